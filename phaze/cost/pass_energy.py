@@ -64,6 +64,12 @@ def pass_events(costs: PassCosts, rows: Rows) -> Events:
     return _as_kernels(everything, costs, where, simt) if simt.any() else everything
 
 
+def product_events(pass_: Pass) -> Events:
+    """Multiply-accumulates of one pass over one microbatch that no causal mask hides: no chip does less."""
+    computing = [w for w in pass_.works if w.link is None]
+    return Events(**{width: float(of_each.sum()) for width, of_each in _visible_macs(computing).items()})
+
+
 def _as_kernels(everything: Events, costs: PassCosts, rows: Rows, simt: Flags) -> Events:
     """The same events, those of SIMT chips as their kernels run them."""
     computing = [w for w in costs.pass_.works if w.link is None]

@@ -300,7 +300,15 @@ class PlanChoices(Options):
 class BudgetOptions(Options):
     """Limits of one accelerator."""
 
-    power: Quantity | None = option(None, "Power budget of one accelerator, for instance 400W.")
+    power: Quantity | None = option(
+        None, "Power budget of one accelerator, for instance 400W; --power-means says of which power."
+    )
+    power_means: str = option(
+        "tdp",
+        "What --power limits: tdp (the worst case, at full load) or sustained (what the board draws on the workload "
+        "under its plan; clocks are lowered until it holds).",
+        offers=("tdp", "sustained"),
+    )
     area: Quantity | None = option(None, "Silicon area budget of one accelerator, for instance 800mm2.")
     power_density: Quantity | None = option(
         None, "Power per silicon area of the package, for instance 0.5W/mm2."

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from phaze.errors import InputError
 from phaze.inputs.named_choices import choose
 from phaze.inputs.recipe_inputs import arrays_of, with_recipe
-from phaze.inputs.task_inputs import asked_task, make_budgets, make_space
+from phaze.inputs.task_inputs import asked_task, make_budgets, searched_space
 from phaze.quantity import Quantity, parse_power, parse_time
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ def make_request(options: RunOptions) -> ExploreRequest:
     from phaze.explore.request.common_score import Combine
     from phaze.explore.request.explore_request import ExploreRequest, Objective
 
-    space = make_space(options)
+    budgets = make_budgets(options)
+    space = searched_space(options, budgets)
     first, *others = (with_recipe(task, options.recipe, arrays_of(space)) for task in make_tasks(options))
     if not 0 <= options.gap < math.inf:
         raise InputError(f"--gap {options.gap} is not a share of 0 or more; write for example --gap 0.01")
@@ -42,7 +43,7 @@ def make_request(options: RunOptions) -> ExploreRequest:
         task=first,
         others=tuple(others),
         space=space,
-        budgets=make_budgets(options),
+        budgets=budgets,
         objective=choose(Objective, options.objective, "--objective"),
         time_limit_s=parse_time(options.time_limit, "--time-limit"),
         gap=options.gap,

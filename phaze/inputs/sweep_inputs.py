@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from phaze.errors import InputError
 from phaze.inputs.named_choices import choose
 from phaze.inputs.recipe_inputs import arrays_of, with_recipe
-from phaze.inputs.task_inputs import asked_task, make_budgets, make_space
+from phaze.inputs.task_inputs import asked_task, make_budgets, searched_space
 
 if TYPE_CHECKING:
     from phaze.explore.sampling.optuna_sweep import SweepPlan
@@ -31,7 +31,8 @@ def make_plan(options: SweepOptions, storage: Path | str | None) -> SweepPlan:
     from phaze.explore.sampling.sampled_study import Sampler
     from phaze.explore.sampling.study_record import StudyPlace
 
-    space = make_space(options)
+    budgets = make_budgets(options)
+    space = searched_space(options, budgets)
     if space.heterogeneous:
         raise InputError(
             f"space {space.name} lets every stage have a design of its own, which dse run searches; dse sweep takes "
@@ -42,7 +43,7 @@ def make_plan(options: SweepOptions, storage: Path | str | None) -> SweepPlan:
     check_tokens((one.name for one in objectives), task.workload)
     return SweepPlan(
         task=task,
-        candidates=Candidates(space, make_budgets(options)),
+        candidates=Candidates(space, budgets),
         objectives=objectives,
         trials=options.trials,
         place=StudyPlace(storage, options.study),

@@ -145,8 +145,11 @@ def bindings(texts: Sequence[str]) -> dict[str, int] | None:
 
 def make_budgets(options: BudgetOptions) -> Budgets:
     """Limits per accelerator."""
-    from phaze.explore.request.explore_request import Budgets
+    from phaze.explore.request.explore_request import Budgets, PowerMeans
 
+    means = choose(PowerMeans, options.power_means, "--power-means")
+    if means is PowerMeans.SUSTAINED:
+        _check_sustained(options)
     power, area, density, margin = options.power, options.area, options.power_density, options.tdp_margin
     if not 0 < margin < math.inf:
         raise InputError(f"--tdp-margin {margin:g} must be a number greater than zero")
@@ -159,7 +162,29 @@ def make_budgets(options: BudgetOptions) -> Budgets:
             parse_power_density(density, "--power-density") if density is not None else None
         ),
         economics=make_economics(options),
+        power_means=means,
     )
+
+
+def _check_sustained(options: BudgetOptions) -> None:
+    """Raises InputError where no power is given that a board should sustain, or clocks follow from another one."""
+    if options.power is None:
+        raise InputError(
+            "--power-means sustained says what --power limits: give one, for instance --power 400W"
+        )
+    if options.dvfs:
+        raise InputError(
+            "--dvfs lowers clocks until the worst case holds; with --power-means sustained they are searched: "
+            "leave out --dvfs"
+        )
+
+
+def searched_space(options: SpaceOptions, budgets: Budgets) -> DesignSpace:
+    """The space that is asked for, with lower clocks on offer where boards have to sustain a power."""
+    from phaze.hardware.spaces.clock_steps import with_lower_clocks
+
+    space = make_space(options)
+    return space if budgets.drawn_limit_w is None else with_lower_clocks(space)
 
 
 def make_space(options: SpaceOptions) -> DesignSpace:

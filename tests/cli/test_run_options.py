@@ -173,9 +173,50 @@ def test_a_sweep_holds_fields_and_lowers_clocks(dse, tmp_path):
     assert all(d["tdp_w"] <= 150 and d["tdp_w"] / d["area_mm2"] <= 0.6 for d in designs)
 
 
+def test_a_power_may_be_one_that_boards_sustain(result, shown, folder):
+    limit = result().best.workloads["tiny"].drawn_w * 0.8
+    document = result("--power", f"{limit}W", "--power-means", "sustained")
+    best = document.best
+    assert best.workloads["tiny"].drawn_w <= limit * (1 + 1e-9) < best.tdp_w
+    assert document.request["power_means"] == document.manifest.asked.options["power_means"] == "sustained"
+    assert "clock_hz" in best.architecture
+    text = " ".join(shown(document, folder).split())
+    assert "--power limits what is drawn on this workload" in text
+    assert "TDP" in text
+    assert "power drawn" in text
+
+
+def test_a_sweep_keeps_what_boards_draw(dse, tmp_path):
+    words = ("sweep", "-w", "tiny.yaml", "--space", "few.yaml", "--devices", "2", "-q", "--trials", "8")
+    options = (
+        "--objectives",
+        "throughput,energy_per_sample",
+        "--power",
+        "110W",
+        "--power-means",
+        "sustained",
+    )
+    code, out, err = dse(*words, *options, "--json", "--out", tmp_path / "swept")
+    assert (code, err) == (0, "")
+    told = json.loads(out)
+    found = [d["workloads"]["tiny"] for d in told["frontier"]]
+    drawn = [d["energy_per_iteration_j"] / d["iteration_time_s"] / 2 for d in found]
+    assert drawn
+    assert max(drawn) <= 110
+    assert told["request"]["power_means"] == "sustained"
+    code, _, err = dse(*words, *options[:3], "5W", *options[4:], "--out", tmp_path / "none")
+    assert code == 3
+    assert "draw more than 5 W" in err
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
+        ("--power-means sustained", "says what --power limits: give one"),
+        ("--power 90W --power-means peak", "choose one of tdp, sustained"),
+        ("--power 90W --power-means sustained --dvfs", "leave out --dvfs"),
+        ("--power 90W --power-means sustained --robust", "a search without --robust"),
+        ("--power 90W --power-means sustained -w twin.yaml", "one --workload"),
         ("--strategy tap", "choose from certified, phaze, wham, random, tpe, gp, nsga2, cmaes"),
         ("--strategy random --cluster-power 1kW", "leave out --devices"),
         ("--cluster-cost 9e3", "--cluster-cost leaves the number of devices free"),

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from phaze.errors import InputError
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.architecture_table import factor
+from phaze.hardware.derived_figures import nominal_clock_hz
 from phaze.hardware.hardware_fields import field_table
 from phaze.hardware.silicon.die_area import area_mm2, area_parts_mm2
+from phaze.hardware.silicon.package_power import energy_constants, tdp_w
 from phaze.hardware.spaces.design_space import architecture_id
 from phaze.hardware.spaces.space_file import list_spaces, load_space
 
@@ -23,6 +25,22 @@ def test_sizes():
     assert DEFAULT.size == 1_417_500
     assert PHAZE.size == 29_360
     assert WIDE.size == 13 * 13 * 8 * 8 * 8 * 7 * 8 * 3 == 14_536_704
+
+
+def test_the_space_of_clocks_is_the_default_one_at_several_voltages():
+    space = load_space("dvfs")
+    (clock,) = space.axes[len(DEFAULT.axes) :]
+    assert space.axes[: len(DEFAULT.axes)] == DEFAULT.axes
+    assert DEFAULT.base.value("clock_hz") in [hz for (hz,) in clock.options]
+    chip = space.table(range(space.size - len(clock.options), space.size))
+    nominal = nominal_clock_hz(chip)
+    assert (chip["clock_hz"] <= nominal).all()
+    energy, leakage = energy_constants(chip).mac_j, energy_constants(chip).leakage_w
+    assert (np.diff(energy) >= 0).all()
+    assert energy[-1] > 1.5 * energy[0]  # a product takes the square of the voltage
+    assert (np.diff(leakage) >= 0).all()
+    assert (np.diff(tdp_w(chip) / chip["clock_hz"]) != 0).all()
+    assert (np.diff(tdp_w(chip)) > 0).all()
 
 
 def test_lexicographic_order():

@@ -36,7 +36,15 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         ),
     ),
     "Budgets and limits": (
-        *("power", "area", "power_density", "cluster_power", "cluster_cost", "cluster_overhead"),
+        *(
+            "power",
+            "power_means",
+            "area",
+            "power_density",
+            "cluster_power",
+            "cluster_cost",
+            "cluster_overhead",
+        ),
         *("min_throughput", "max_latency", "max_ttft", "max_tpot", "tdp_margin", "dvfs"),
     ),
     "Design space": ("space", "fix", "node", "clock", "family", "like"),

@@ -13,7 +13,8 @@ from math import inf
 
 import numpy as np
 
-from phaze.errors import LEFT_OUT
+from phaze.errors import LEFT_OUT, InfeasibleError, InputError, OutOfTimeError
+from phaze.explore.answers.sustained_clock import at_clock, at_sustained_clock
 from phaze.explore.documents.result_document import Comparison, Design
 from phaze.explore.evaluation.design_builder import DesignBuilder
 from phaze.explore.request.explore_request import ExploreRequest
@@ -24,6 +25,7 @@ from phaze.hardware.silicon.dvfs import clock_limit_hz, fit_clock
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.parallel.chunk_division import Grain
 from phaze.parallel.plan_choices import load_plans
+from phaze.parallel.recount.plan_checker import PlanError
 
 CHIPS = ("tpuv4", "a100-80gb", "h100", "phaze-reference")
 
@@ -70,7 +72,38 @@ class _Beside:
 
     def chips(self, names: Sequence[str], builder: DesignBuilder) -> Iterator[list[Comparison]]:
         """Templates under the budgets."""
+        if self.request.budgets.drawn_limit_w is not None:
+            return self._sustaining(names, self.request.budgets.drawn_limit_w, builder)
         return self._each([self._within(name) for name in names], builder)
+
+    def _sustaining(
+        self, names: Sequence[str], limit_w: float, builder: DesignBuilder
+    ) -> Iterator[list[Comparison]]:
+        """Templates at the highest clocks at which they draw no more than a limit under their best plans."""
+        chips = [load_architecture(name) for name in names]
+        told = [self._row(chip, None, f"at its own clock; {LEFT_OUT}") for chip in chips]
+        yield [*told]
+        for place, chip in enumerate(chips):
+            try:
+                told[place] = self._sustained(chip, limit_w, builder)
+            except (InfeasibleError, InputError, PlanError) as error:
+                told[place] = self._row(chip, None, f"at its own clock; {error}")
+            except OutOfTimeError:
+                return
+            yield [*told]
+
+    def _sustained(self, chip: Architecture, limit_w: float, builder: DesignBuilder) -> Comparison:
+        area, most = float(area_mm2(to_table([chip]))[0]), self.request.budgets.area_mm2
+        if most is not None and area > most:
+            return self._row(chip, None, f"{area:.0f} mm2 exceeds the area budget")
+        found = at_sustained_clock(chip, limit_w, builder)
+        if found is None:
+            return self._row(chip, None, f"draws more than {limit_w:g} W at any sensible clock")
+        held, design = found
+        clock, top = (float(to_table([one])["clock_hz"][0]) for one in (held, chip))
+        highest = max(top, float(clock_limit_hz(to_table([chip]))[0]))
+        reason = "its highest clock" if clock >= highest else f"the highest clock that draws {limit_w:g} W"
+        return self._row(held, design, f"at {clock / 1e9:.2f} GHz, {reason}")
 
     def _each(
         self, wanted: Sequence[tuple[Architecture, str, bool]], builder: DesignBuilder
@@ -103,9 +136,7 @@ class _Beside:
             note = f"at {clock / 1e9:.2f} GHz, {reason}"
         if not np.isfinite(clock):
             return published, f"does not fit {budgets.power_w:g} W at any sensible clock", False
-        chip = published.replace(published.name, clock_hz=clock).model_copy(
-            update={name: getattr(published, name) for name in ("published_area_mm2", "published_tdp_w")}
-        )
+        chip = at_clock(published, clock)
         area = float(area_mm2(to_table([chip]))[0])
         if budgets.area_mm2 is not None and area > budgets.area_mm2:
             return chip, f"{area:.0f} mm2 exceeds the area budget", False

@@ -34,15 +34,17 @@ from phaze.explore.documents.result_manifest import describe_request, manifest
 from phaze.explore.evaluation.best_points import best_points
 from phaze.explore.evaluation.design_builder import DesignBuilder, out_of_memory
 from phaze.explore.evaluation.design_candidates import Candidates
+from phaze.explore.evaluation.drawn_power import drawn_w
 from phaze.explore.evaluation.evaluation_oracle import Evaluation
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.frontier.search_axes import SearchAxes
 from phaze.explore.request.common_score import CombinedScore
 from phaze.explore.request.design_metrics import Needs
 from phaze.explore.request.explore_request import ExploreRequest, objective_of
-from phaze.explore.request.objective_floor import below_floor, floor_throughput
+from phaze.explore.request.objective_floor import below_floor, draws_more, floor_throughput
 from phaze.explore.request.search_progress import Clock, ClockShare, Progress, ReportingClock
 from phaze.explore.request.search_resources import ALONE, SearchResources, run_in_fork
+from phaze.hardware.silicon.package_power import tdp_w
 from phaze.scheduling.passes import SolveLimits
 from phaze.tolerances import FEW_STATES, SAME
 
@@ -50,6 +52,7 @@ Beside = Callable[[], list[Comparison] | None]
 """Tells what was worked out beside something else."""
 
 NEXT_BEST = 5
+SMALLEST = 32  # architectures of least power that are looked at where none draws little enough
 REPORT_S = 10.0  # time for schedules of what is reported; almost all are known from the search already
 
 
@@ -201,6 +204,11 @@ class Exploration:
             fastest, evaluated=evaluated, frontier=frontier, undecided=(np.zeros((len(hoped), 1)), hoped)
         )
 
+    @property
+    def _drawn(self) -> bool:
+        """Whether a plan has to keep a limit of what is drawn."""
+        return self.request.budgets.drawn_limit_w is not None
+
     @cached_property
     def floor(self) -> float:
         """The least throughput asked for, samples/s."""
@@ -248,6 +256,8 @@ class Exploration:
             return outcome
         if outcome.finished and self.floor > 0:
             self._check_fastest()
+        if outcome.finished and self._drawn:
+            self._check_drawn()
         if outcome.finished:
             raise out_of_memory(self.evaluator, f"space {self.request.space.name}")
         raise out_of_time()
@@ -260,8 +270,16 @@ class Exploration:
         fastest = self.fastest()
         if not fastest.finished:
             raise out_of_time()
-        if fastest.evaluated:
+        if fastest.frontier.keys:
             raise below_floor(self.request, self.request.task, fastest.most)
+
+    def _check_drawn(self) -> None:
+        """Raises InfeasibleError with the power that small architectures draw, where the workload fits on any."""
+        table, limit_w = self.candidates.survey(), self.request.budgets.drawn_limit_w
+        smallest = np.argsort(tdp_w(table), kind="stable")[:SMALLEST]
+        watts = drawn_w(self.evaluator.on(table.take(smallest)), self.reporting)
+        if limit_w is not None and watts.any():
+            raise draws_more(self.request, limit_w, float(watts[watts > 0].min()))
 
     # -- what is shown -------------------------------------------------------------------------------------
 
@@ -270,7 +288,7 @@ class Exploration:
         members = outcome.members
         best = outcome.best_per_candidate()
         shown = [(number, best[number]) for number in sorted(best)]
-        if not self.axes.fixed:
+        if not self.axes.fixed or self._drawn:
             shown = members
         elif members:
             members = [(number, best[number]) for number, _ in members]
@@ -292,7 +310,7 @@ class Exploration:
 
     def _fastest_rows(self, rows: list[Evaluation]) -> list[Evaluation]:
         """The fastest plan of each architecture, where no axis prefers one plan to another."""
-        if any(axis.needs is not Needs.ARCHITECTURE for axis in self.axes.metrics):
+        if self._drawn or any(axis.needs is not Needs.ARCHITECTURE for axis in self.axes.metrics):
             return rows
         table = self.candidates.table(np.array([row.number for row in rows]))
         found = best_points(self.evaluator.on(table), np.arange(len(rows)), self.reporting)

@@ -86,6 +86,22 @@ def _contradictions(request: ExploreRequest) -> Iterator[str]:
     yield from _of_plans(request)
     if request.robust:
         yield from _of_robust(request)
+    if request.budgets.drawn_limit_w is not None:
+        yield from _of_sustained(request)
+
+
+def _of_sustained(request: ExploreRequest) -> Iterator[str]:
+    """Where power is what the plan draws, so that only plans tell of it."""
+    for given, what in (
+        (bool(request.others), "one --workload"),
+        (request.strategy is not None, "the certified search: leave out --strategy"),
+        (request.cluster is not None, f"a given number of devices: leave out {_cluster(request)}"),
+        (request.robust, "a search without --robust"),
+        (request.space.heterogeneous, "spaces with stages: alike"),
+        (request.lean, "another objective than memory"),
+    ):
+        if given:
+            yield f"--power-means sustained is for {what}"
 
 
 def _cluster(request: ExploreRequest) -> str:

@@ -101,6 +101,8 @@ def question_scope(
         ]
     if request.lean:
         return [*told, "memory is the least of any plan, which need not be the fastest"]
+    if request.budgets.drawn_limit_w is not None:
+        told.append("power is what a device draws under the fastest plan of each point")
     if request.over_axes:
         told.append(f"frontier of {', '.join(axis.name for axis in axes_of(request))}")
         if rule is None:

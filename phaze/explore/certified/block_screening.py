@@ -13,6 +13,8 @@ from phaze.arrays import Flags, Floats, Rows
 from phaze.explore.certified.search_state import BoundStage, PointPool, Relevance
 from phaze.explore.certified.workload_bounds import roofline_throughput
 from phaze.explore.evaluation.design_candidates import Block
+from phaze.explore.evaluation.drawn_power import DrawnPower
+from phaze.explore.evaluation.energy_and_memory import Measures
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.explore.frontier.point_values import PointValues, known_columns
@@ -46,26 +48,37 @@ class Screen:
         relevance: Relevance,
         clock: Clock,
         longest_s: float = np.inf,
+        drawn_limit_w: float | None = None,
     ) -> None:
         """`evaluator` shares its costs with the blocks where it knows their combinations.
 
-        Points that take more than `longest_s` seconds do not count.
+        Points that take more than `longest_s` seconds, or draw more than `drawn_limit_w`, do not count.
         """
         self._evaluator = evaluator
         self._axes = axes
         self._relevance = relevance
         self._clock = clock
         self._longest_s = longest_s
+        self._drawn_limit_w = drawn_limit_w
         self._batch = float(evaluator.task.cluster.global_batch)
 
     def view(self, block: Block) -> PointValues:
         """Values of the points of some candidates."""
         known = known_columns(block, self._evaluator.task.economics)
-        return PointValues(self._evaluator.on(block.table), known, self._axes, self._longest_s)
+        limits = self._longest_s, self._drawn_limit_w
+        return PointValues(self._evaluator.on(block.table), known, self._axes, *limits)
 
     def roof(self, table: ArchitectureTable) -> Floats:
-        """Throughput of the model's FLOPs at peak on all devices, (A,)."""
-        return roofline_throughput(self._evaluator, table)
+        """Throughput of the model's FLOPs at peak on all devices, (A,), as far as what is drawn allows it."""
+        found, evaluator = roofline_throughput(self._evaluator, table), self._evaluator.on(table)
+        drawn, rows = self._drawn(evaluator), np.arange(len(table))
+        each = {config.recipe: config for config in evaluator.configs}.values() if drawn else ()
+        least_s = [drawn.least_s(config, rows, work=False) for config in each] if drawn else []
+        return np.minimum(found, self._batch / np.min(least_s, axis=0)) if least_s else found
+
+    def _drawn(self, evaluator: Evaluator) -> DrawnPower | None:
+        limit_w = self._drawn_limit_w
+        return None if limit_w is None else DrawnPower(Measures(evaluator), limit_w)
 
     def run(self, block: Block, taken: PointPool) -> Screened:
         """All three stages over a block.
@@ -89,7 +102,9 @@ class Screen:
 
     def _roofs(self, view: PointValues, block: Block) -> tuple[Floats, Floats]:
         """Values that no point of each candidate is better than, from model FLOPs at peak."""
-        rows, seconds = np.arange(len(block)), self._batch / self.roof(block.table)
+        rows = np.arange(len(block))
+        with np.errstate(divide="ignore"):  # nothing runs where standing power alone is too much
+            seconds = self._batch / self.roof(block.table)
         each = {config.recipe: config for config in self._evaluator.configs}.values()
         values = [view.optimistic(config, rows, seconds, work=False) for config in each]
         return np.min([others for others, _ in values], axis=0), np.max([lead for _, lead in values], axis=0)
@@ -105,6 +120,8 @@ class Screen:
         for k, config in enumerate(evaluator.configs):
             if k == 0 or not late():
                 roof[k] = self._optimistic(evaluator.roofline_s(config))
+        if self._drawn_limit_w is not None:
+            roof = np.minimum(roof, self.roof(table))
         found = np.zeros_like(roof)
         for level in np.unique(roof[:, 0])[::-1]:
             above = (roof > WORTH * found.max(axis=0)).any(axis=1)
@@ -116,7 +133,7 @@ class Screen:
                 if len(open_):
                     give_up_s = self._batch / np.maximum(known[open_], 1e-300)
                     seconds = evaluator.iteration_bound(evaluator.configs[k], open_, give_up_s)
-                    found[k, open_] = self._optimistic(seconds)
+                    found[k, open_] = np.minimum(self._optimistic(seconds), hope[open_])
         return found
 
     def _half_over(self) -> Callable[[], bool]:
@@ -127,10 +144,13 @@ class Screen:
     def _hopes(self, evaluator: Evaluator, some: Rows) -> list[tuple[int, Floats]]:
         """Configs with the throughput of all architectures, (A,), that work leaves: those that promise most first."""
         rows, hopes = np.arange(len(evaluator.table)), list[tuple[int, Floats]]()
+        drawn = self._drawn(evaluator)
         for k in some.tolist():
             if hopes and self._clock.over:
                 break
-            least_s = evaluator.iteration_bound(evaluator.configs[k], rows, np.zeros(len(rows)))
+            config = evaluator.configs[k]
+            least_s = evaluator.iteration_bound(config, rows, np.zeros(len(rows)))
+            least_s = least_s if drawn is None else np.maximum(least_s, drawn.least_s(config, rows))
             hopes.append((k, self._optimistic(least_s)))
         return sorted(hopes, key=lambda hope: -float(hope[1].sum()))
 

@@ -151,7 +151,7 @@ class Refinement:
 
     def _with_plans(self, points: PointPool, found: Looked) -> Looked:
         """The same with what only plans tell of points whose bounds meet; those that cannot matter fall."""
-        if not self._points.axes.needs_plan:
+        if not self._points.asks_plans:
             return found
         met = found.met & self._relevance.matters(points.others, points.bound)
         reached = np.zeros_like(found.reached[0]), np.zeros_like(found.reached[1])

@@ -58,6 +58,7 @@ class CommonPoints:
     exact_batch: int = 64
     seeds: int = 1
     workers: int = 1
+    asks_plans: bool = False
 
     def __post_init__(self) -> None:
         """Nothing is bounded yet."""

@@ -62,11 +62,18 @@ class SearchContext:
     def view(self, block: Block) -> PointValues:
         """Values of the points of some candidates."""
         known = known_columns(block, self.task.economics)
-        return PointValues(self.evaluator.on(block.table), known, self.axes, self.longest_s)
+        evaluator = self.evaluator.on(block.table)
+        return PointValues(evaluator, known, self.axes, self.longest_s, self.drawn_limit_w)
 
     def screen(self, relevance: Relevance, clock: Clock) -> Screen:
         """Bounds on whole blocks."""
-        return Screen(self.evaluator, self.axes, relevance, clock, self.longest_s)
+        limits = self.longest_s, self.drawn_limit_w
+        return Screen(self.evaluator, self.axes, relevance, clock, *limits)
+
+    @property
+    def drawn_limit_w(self) -> float | None:
+        """Limit in W of what devices draw while a plan runs."""
+        return self.candidates.budgets.drawn_limit_w
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what can be made again."""

@@ -51,6 +51,10 @@ class SearchPoints(Protocol):
     def workers(self) -> int:
         """How many blocks `screened_aside` bounds side by side."""
 
+    @property
+    def asks_plans(self) -> bool:
+        """Whether only its plan tells what a point comes to."""
+
     def screened_aside(
         self, wave: list[NDArray[np.int64]], relevance: Relevance, taken: PointPool
     ) -> list[tuple[int, Screened]]:
@@ -117,6 +121,11 @@ class WorkloadPoints:
     def workers(self) -> int:
         """How many there are."""
         return self.resources.executor.workers
+
+    @property
+    def asks_plans(self) -> bool:
+        """See `SearchPoints.asks_plans`."""
+        return self.axes.needs_plan or self.context.drawn_limit_w is not None
 
     def roof(self, block: Block) -> Floats:
         """Throughput of model FLOPs at peak, (A,)."""

@@ -93,6 +93,7 @@ def describe_request(request: ExploreRequest) -> dict[str, Any]:
         **describe_task(request.task),
         **(_describe_several(request) if request.others else {}),
         "power_w": budgets.power_w,
+        "power_means": budgets.power_means.value,
         "area_mm2": budgets.area_mm2,
         "power_density_w_per_mm2": budgets.power_density_w_per_mm2,
         "tdp_margin": budgets.tdp_margin,

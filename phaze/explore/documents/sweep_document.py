@@ -51,6 +51,7 @@ def _request(plan: SweepPlan) -> dict[str, Any]:
     return {
         **describe_task(plan.task),
         "power_w": budgets.power_w,
+        "power_means": budgets.power_means.value,
         "area_mm2": budgets.area_mm2,
         "power_density_w_per_mm2": budgets.power_density_w_per_mm2,
         "tdp_margin": budgets.tdp_margin,

@@ -120,7 +120,7 @@ class Candidates:
             )
         return InfeasibleError(
             f"no architecture of space {self.space.name} keeps the budgets",
-            shortfalls(demand, b.power_w, b.area_mm2, b.power_density_w_per_mm2, b.price_usd),
+            shortfalls(demand, b.tdp_limit_w, b.area_mm2, b.power_density_w_per_mm2, b.price_usd),
         )
 
     @cached_property
@@ -178,8 +178,8 @@ class SpaceLimits:
         b, area = self.budgets, area_mm2(table)
         tdp = tdp_w(table, b.tdp_margin)
         shares = {Limit.RETICLE: reticle_share(table, area), Limit.SHORELINE: shoreline_share(table, area)}
-        if b.power_w is not None:
-            shares[Limit.POWER] = tdp / b.power_w
+        if b.tdp_limit_w is not None:
+            shares[Limit.POWER] = tdp / b.tdp_limit_w
         if b.area_mm2 is not None:
             shares[Limit.AREA] = area / b.area_mm2
         if b.power_density_w_per_mm2 is not None:

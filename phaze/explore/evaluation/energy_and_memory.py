@@ -114,10 +114,10 @@ class Measures:
 
         `least_s` (A,): a lower bound on the iteration time; infinite where nothing fits.
         """
-        joules = self._work_j(config)[rows] + self._standing_w[rows] * least_s
+        joules = self.least_work_j(config)[rows] + self.standing_w[rows] * least_s
         return joules / self.evaluator.task.cluster.global_batch * (1 - BOUND_ROUNDING)
 
-    def _work_j(self, config: TrainingConfig) -> Floats:
+    def least_work_j(self, config: TrainingConfig) -> Floats:
         """Joules that the work of an iteration takes at least on every architecture, however long it takes, (A,)."""
         if (key := config.chain) not in self._least_work_j:
             task, every = self.evaluator.task, np.arange(len(self.evaluator.table))
@@ -126,6 +126,6 @@ class Measures:
         return self._least_work_j[key]
 
     @cached_property
-    def _standing_w(self) -> Floats:
+    def standing_w(self) -> Floats:
         """Watts that flow in all devices whatever runs, (A,)."""
         return static_w(self.evaluator.table) * self.evaluator.task.devices

@@ -228,10 +228,14 @@ class CostedTask:
         return self._chains[key]
 
     def linked(self, config: TrainingConfig) -> TimedChain:
-        """The layers with all their operators, collectives among them, on the architectures as they are."""
+        """The layers with all their operators, collectives among them, on the architectures as they are.
+
+        Tied parameters count once, as where one device has both ends: no plan steps fewer.
+        """
         key = config.chain
         if key not in self._whole:
-            self._whole[key] = TimedChain(self.timed(config).chain, self.model, self.table)
+            chain = self.layouts(config).joined(self.timed(config).chain)
+            self._whole[key] = TimedChain(chain, self.model, self.table)
         return self._whole[key]
 
     def _passes(self, config: TrainingConfig) -> list[tuple[PassCosts, PassCosts]]:

@@ -32,6 +32,8 @@ def fastest(
 
     None where the run has other axes and there is no time for a search (None), or it was not enough.
     """
+    if request.budgets.drawn_limit_w is not None and request.objective is Objective.THROUGHPUT:
+        return document
     if not request.over_axes or {Objective.THROUGHPUT, Objective.TDP} <= {request.objective, *request.axes}:
         return document
     return None if search_s is None else _search(_wanted(request, search_s), request.budgets, progress)
@@ -39,7 +41,7 @@ def fastest(
 
 def less_power(request: ExploreRequest, document: ResultDocument) -> list[BudgetStep]:
     """Costs of smaller power budgets, from the frontier of the run; largest loss first."""
-    limit = request.budgets.power_w
+    limit = request.budgets.tdp_limit_w
     if limit is None:
         return []
     before = _most(document)
@@ -57,7 +59,11 @@ def more_budget(
     before, budgets = _most(document), request.budgets
     wanted = _wanted(request, time_limit_s)
     found: list[BudgetStep | None] = []
-    if (power := budgets.power_w) is not None:
+    if (drawn := budgets.drawn_limit_w) is not None:
+        for change in changes(drawn, POWER_W):
+            answer = _search(wanted, dataclasses.replace(budgets, power_w=drawn + change), progress)
+            found += [_winner("power", answer, drawn + change, change, before)] if answer else []
+    if (power := budgets.tdp_limit_w) is not None:
         more = changes(power, POWER_W)
         for largest, steps in [(c, [c]) for c in more] if budgets.dvfs else [(more[-1], more)]:
             answer = _search(wanted, dataclasses.replace(budgets, power_w=power + largest), progress)
@@ -65,7 +71,7 @@ def more_budget(
     if (area := budgets.area_mm2) is not None:
         for change in changes(area, AREA_MM2):
             answer = _search(wanted, dataclasses.replace(budgets, area_mm2=area + change), progress)
-            found += [_winner(answer, area + change, change, before)] if answer else []
+            found += [_winner("area", answer, area + change, change, before)] if answer else []
     return [step for step in found if step is not None]
 
 
@@ -107,11 +113,12 @@ def _on_frontier(document: ResultDocument, limit_w: float, change: float, before
     )
 
 
-def _winner(document: ResultDocument, limit_mm2: float, change: float, before: float) -> BudgetStep:
+def _winner(budget: str, document: ResultDocument, limit: float, change: float, before: float) -> BudgetStep:
+    """What a search under another budget found."""
     value = document.certificate.objective_value
     return BudgetStep(
-        budget="area",
-        limit=limit_mm2,
+        budget=budget,
+        limit=limit,
         change=change,
         throughput_samples_per_s=value,
         gain=value / before - 1.0,

@@ -16,6 +16,7 @@ from phaze.explore.documents.result_document import ResultDocument
 from phaze.explore.evaluation.best_points import BestPoints, best_points
 from phaze.explore.evaluation.design_builder import out_of_memory
 from phaze.explore.evaluation.design_candidates import Block
+from phaze.explore.evaluation.drawn_power import drawn_w
 from phaze.explore.evaluation.evaluator import Evaluator, FoundPlan
 from phaze.explore.evaluation.training_config import TrainingConfig, config_of_placement
 from phaze.explore.frontier.point_values import PointValues, best_leads, known_columns
@@ -71,7 +72,7 @@ _ONE = np.array([0])
 class ExplainedWinner:
     """An architecture under its best placement, as part of what was asked.
 
-    `placed`: the config it is in, where the objective depends on the plan; otherwise the fastest.
+    `placed`: the config it is in, where the objective, or what it may draw, depends on the plan; otherwise the fastest.
     """
 
     request: ExploreRequest
@@ -83,7 +84,7 @@ class ExplainedWinner:
     def of(cls, request: ExploreRequest, document: ResultDocument, effort: SolveLimits) -> ExplainedWinner:
         """The winner of the answer to a request of one workload."""
         best, placed = document.best, None
-        if metric(request.objective).needs is Needs.PLAN:
+        if metric(request.objective).needs is Needs.PLAN or request.budgets.drawn_limit_w is not None:
             told = best.workloads[request.task.workload.name].placement
             placed = config_of_placement(request.task, told)
         asked = within_winner(request, document)
@@ -148,6 +149,10 @@ class ExplainedWinner:
     def worth(self, table: ArchitectureTable) -> ArchitectureWorth:
         """Throughput and objective of other architectures, each in the config that is best for the objective."""
         return objective_worth(self.request, self._free.on(table), self.effort)
+
+    def drawn_w(self, table: ArchitectureTable) -> Floats:
+        """Watts that a device of other architectures draws under their fastest plans, (A,); 0 where nothing fits."""
+        return drawn_w(self._free.on(table), self.effort)
 
     @cached_property
     def value(self) -> float:

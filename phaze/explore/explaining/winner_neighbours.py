@@ -15,11 +15,13 @@ from phaze.explore.evaluation.design_candidates import Candidates, SpaceLimits
 from phaze.explore.explaining.explained_winner import ExplainedWinner
 from phaze.explore.request.objective_floor import floor_throughput
 from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.budgets import Limit
 from phaze.hardware.hardware_fields import FieldKind, FieldValue, field_table
 from phaze.hardware.silicon.die_area import area_mm2
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.hardware.spaces.design_space import DesignSpace
 from phaze.hardware.spaces.space_axis import Axis, Option
+from phaze.tolerances import SAME
 
 END = "end of the axis"
 MEMORY = "memory"
@@ -54,7 +56,12 @@ def neighbours(winner: ExplainedWinner) -> list[Neighbour]:
     found = winner.worth(table)
     throughput = found.throughput
     power, area = tdp_w(table, margin), area_mm2(table)
+    drawn_limit_w = request.budgets.drawn_limit_w
+    limited = power if drawn_limit_w is None else winner.drawn_w(table)
     forbidden = _forbidden(winner, steps, table, throughput)
+    if drawn_limit_w is not None:
+        over = np.flatnonzero(limited > drawn_limit_w * (1 + SAME)).tolist()
+        forbidden = [[*names, Limit.POWER.value] if i in over else names for i, names in enumerate(forbidden)]
     limit_w, limit_mm2 = (
         math.inf if limit is None else limit for limit in (request.budgets.power_w, request.budgets.area_mm2)
     )
@@ -68,7 +75,7 @@ def neighbours(winner: ExplainedWinner) -> list[Neighbour]:
             gain=float(found.objective[i]) / winner.value - 1.0 if throughput[i] else None,
             tdp_w=float(power[i]),
             area_mm2=float(area[i]),
-            over_power_w=max(0.0, float(power[i]) - limit_w),
+            over_power_w=max(0.0, float(limited[i]) - limit_w),
             over_area_mm2=max(0.0, float(area[i]) - limit_mm2),
             forbidden_by=forbidden[i],
         )

@@ -11,6 +11,7 @@ import numpy as np
 
 from phaze.arrays import Flags, Floats, Rows
 from phaze.explore.evaluation.design_candidates import Block
+from phaze.explore.evaluation.drawn_power import DrawnPower
 from phaze.explore.evaluation.energy_and_memory import Measures
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.flops_utilisation import flops_utilisation
@@ -34,13 +35,25 @@ def known_columns(block: Block, economics: Economics) -> dict[str, Floats]:
 class PointValues:
     """Axes over the points of one evaluator. `known`: columns that need no evaluation, (A,) each.
 
-    `longest_s`: iterations that take longer do not count: what leads is negative for them, and 0 where nothing fits.
+    `longest_s`: iterations that take longer do not count, nor do plans under which devices draw more than
+    `drawn_limit_w`: what leads is negative for them, and 0 where nothing fits.
     """
 
     evaluator: Evaluator
     known: Mapping[str, Floats]
     axes: SearchAxes
     longest_s: float = np.inf
+    drawn_limit_w: float | None = None
+
+    @property
+    def asks_plans(self) -> bool:
+        """Whether only its plan tells what a point comes to."""
+        return self.axes.needs_plan or self.drawn_limit_w is not None
+
+    @cached_property
+    def drawn(self) -> DrawnPower | None:
+        """What is drawn while plans run, where that is limited."""
+        return None if self.drawn_limit_w is None else DrawnPower(self.measures, self.drawn_limit_w)
 
     @cached_property
     def measures(self) -> Measures:
@@ -51,7 +64,7 @@ class PointValues:
         """Those of some of the architectures."""
         known = {name: column[rows] for name, column in self.known.items()}
         evaluator = self.evaluator.on(self.evaluator.table.take(rows))
-        return PointValues(evaluator, known, self.axes, self.longest_s)
+        return PointValues(evaluator, known, self.axes, self.longest_s, self.drawn_limit_w)
 
     @cached_property
     def fixed(self) -> Floats:
@@ -67,6 +80,8 @@ class PointValues:
         """
         fits = np.isfinite(least_s)
         seconds = np.where(fits, least_s, 1.0) * (1 - BOUND_ROUNDING)
+        if self.drawn is not None:
+            seconds = np.maximum(seconds, self.drawn.least_s(config, rows, work=work))
         if self.axes.fixed:
             others, lead = self.fixed[rows], self._batch / seconds
         else:
@@ -88,9 +103,9 @@ class PointValues:
         """
         fits = np.isfinite(seconds)
         energy = memory = np.full(len(rows), np.nan)
-        if self.axes.needs_plan and effort is None:
+        if self.asks_plans and effort is None:
             return np.zeros((len(rows), len(self.axes.others))), np.zeros(len(rows))
-        if self.axes.needs_plan and effort is not None:
+        if self.asks_plans and effort is not None:
             found = self.measures.exact(config, rows, effort, seconds)
             seconds, energy, memory = found.iteration_s, found.energy_per_sample_j, found.memory_bytes
         seconds = np.where(fits, seconds, 1.0)
@@ -98,7 +113,13 @@ class PointValues:
             others, lead = self.fixed[rows], self._batch / seconds
         else:
             others, lead = self.axes.values(self.columns(config, rows, seconds, energy, memory), len(rows))
-        return others, self._counted(lead, fits, seconds)
+        return others, np.where(self.keeps(seconds, energy), self._counted(lead, fits, seconds), -1.0 * fits)
+
+    def keeps(self, seconds: Floats, energy_per_sample_j: Floats) -> Flags:
+        """Whether plans of such times and joules draw no more than the limit, (A,)."""
+        if self.drawn is None:
+            return np.ones(len(seconds), dtype=np.bool_)
+        return self.drawn.kept(seconds, energy_per_sample_j)
 
     def give_up_s(self, config: TrainingConfig, rows: Rows, lead: Floats) -> Floats:
         """Iteration times above which what leads is less than this, or the point does not count, (A,)."""
@@ -146,7 +167,7 @@ class PointValues:
         return SampleCosts.of(task, table, self.known["area_mm2"], self.known["tdp_w"])
 
     def _counted(self, lead: Floats, fits: Flags, seconds: Floats) -> Floats:
-        late = seconds > self.longest_s
+        late = (seconds > self.longest_s) | np.isinf(seconds)
         return np.where(fits, np.where(late, -1.0, lead), 0.0)
 
     def _longest_s(self, config: TrainingConfig, rows: Rows, lead: Floats) -> Floats:

@@ -47,7 +47,9 @@ class AxesPoints:
     @cached_property
     def _values(self) -> PointValues:
         axes = SearchAxes(tuple(axes_of(self.request)))
-        return PointValues(self.evaluator, known_columns(self.block, self.request.task.economics), axes)
+        known = known_columns(self.block, self.request.task.economics)
+        limit_w = self.request.budgets.drawn_limit_w
+        return PointValues(self.evaluator, known, axes, drawn_limit_w=limit_w)
 
     def reached(self, config: TrainingConfig, rows: Rows, known_s: Floats) -> Floats:
         """Values of points that are said to be reached in `known_s` seconds, (A,), with all effort it takes."""
@@ -58,7 +60,7 @@ class AxesPoints:
         effort, nothing = SolveLimits(lambda: np.inf, FEW_STATES), np.full(len(rows), np.inf)
         found = self.evaluator.exact(config, rows, nothing, effort)
         sure = np.isfinite(found.upper_s)
-        if self._values.axes.needs_plan:  # slower schedules than the best ones might come with another plan
+        if self._values.asks_plans:  # slower schedules than the best ones might come with another plan
             sure &= found.lower_s >= found.upper_s
         values = np.full((len(rows), len(self._values.axes.metrics)), np.inf)
         if sure.any():
@@ -71,6 +73,7 @@ class AxesPoints:
         columns = self._values.columns(config, rows, seconds, energy_j, found.memory_bytes)
         floor = floor_throughput(self.request, self.request.task)
         slow = columns["throughput_samples_per_s"] < max(floor, np.nextafter(0.0, 1.0)) * (1 - SAME)
+        slow |= ~self._values.keeps(seconds, energy_j)
         return np.where(slow[:, None], np.inf, turned(self._values.axes.metrics, columns))
 
 

@@ -156,13 +156,22 @@ class Objective(StrEnum):
         return self in (Objective.THROUGHPUT, Objective.THROUGHPUT_PER_TDP, Objective.TDP)
 
 
+class PowerMeans(StrEnum):
+    """What a power budget limits."""
+
+    TDP = "tdp"
+    """The worst case: every part of the chip at full load."""
+    SUSTAINED = "sustained"
+    """What an accelerator draws while the workload runs under its plan, mean over devices and the iteration."""
+
+
 @dataclass(frozen=True)
 class Budgets:
     """Limits per accelerator; None means no limit. TDP counts with `tdp_margin`.
 
-    Power density is TDP over the total silicon of the package, the price what a package costs to make by the figures of
-    `economics`. `dvfs`: lower the clock of an architecture, to whole MHz, until it keeps the budgets of
-    power and power density.
+    `power_w` limits what `power_means` says. Power density is TDP over the total silicon of the package, the price what
+    a package costs to make by the figures of `economics`. `dvfs`: lower the clock of an architecture, to whole MHz,
+    until it keeps the budgets of power and power density.
     """
 
     power_w: float | None = None
@@ -172,14 +181,28 @@ class Budgets:
     power_density_w_per_mm2: float | None = None
     price_usd: float | None = None
     economics: Economics = field(default_factory=Economics)
+    power_means: PowerMeans = PowerMeans.TDP
+
+    @property
+    def tdp_limit_w(self) -> float | None:
+        """Limit of the TDP in W; None where there is none."""
+        return self.power_w if self.power_means is PowerMeans.TDP else None
+
+    @property
+    def drawn_limit_w(self) -> float | None:
+        """Limit in W of what is drawn while the workload runs; None where there is none."""
+        return self.power_w if self.power_means is PowerMeans.SUSTAINED else None
 
     @property
     def limits(
         self,
     ) -> tuple[float | None, float | None, float, float | None, float | None, Economics]:
-        """Power, area, margin, power density, price, and the figures behind prices, as `over_budget` takes them."""
+        """Limits that are known without evaluating anything, as `over_budget` takes them.
+
+        TDP, area, margin, power density, price, and the figures behind prices.
+        """
         density, price = self.power_density_w_per_mm2, self.price_usd
-        return (self.power_w, self.area_mm2, self.tdp_margin, density, price, self.economics)
+        return (self.tdp_limit_w, self.area_mm2, self.tdp_margin, density, price, self.economics)
 
 
 @dataclass(frozen=True)
@@ -329,7 +352,8 @@ class ExploreRequest:
     @property
     def over_axes(self) -> bool:
         """Whether throughput and TDP do not settle it: a search over points and their own axes does."""
-        return bool(self.axes) or not self.objective.on_frontier
+        drawn = self.budgets.drawn_limit_w is not None
+        return bool(self.axes) or not self.objective.on_frontier or drawn
 
     @property
     def lean(self) -> bool:

@@ -64,6 +64,16 @@ def below_floor(request: ExploreRequest, task: Task, best: float) -> InfeasibleE
     )
 
 
+def draws_more(request: ExploreRequest, limit_w: float, least_w: float) -> InfeasibleError:
+    """No architecture draws as little as it may; `least_w`: what a small one draws under its fastest plan."""
+    levers = "a larger --power", "lower clocks or smaller designs in the space (--space)"
+    return InfeasibleError(
+        f"every architecture of space {request.space.name} draws more than {limit_w:g} W while "
+        f"{request.task.workload.name} runs",
+        (Shortfall("power drawn", limit_w, least_w, "W", levers),),
+    )
+
+
 def _levers(request: ExploreRequest) -> tuple[str, ...]:
     """Changes to the request that would make the best design faster, in words."""
     given = [option for option, name in _BUDGETS.items() if getattr(request.budgets, name) is not None]

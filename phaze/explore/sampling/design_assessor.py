@@ -24,6 +24,7 @@ from phaze.explore.evaluation.training_config import TrainingConfig, config_of_r
 from phaze.explore.request.explore_request import Task
 from phaze.explore.request.search_resources import NoStore, Store
 from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.budgets import Limit
 from phaze.hardware.silicon.die_area import area_mm2
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.scheduling.passes import SolveLimits
@@ -111,6 +112,17 @@ class Assessor:
             **config_row(task, config),
             "memory_missed": float(memory_bytes / evaluator.capacity_bytes[0]) - 1.0,
         }
+
+    def drawn_missed(self, figures: Row) -> dict[str, float]:
+        """By what share a candidate draws more than it may under its plan, at most 0 where it keeps that.
+
+        Nothing where that is not limited; a candidate without a plan draws nothing.
+        """
+        limit_w = self.candidates.budgets.drawn_limit_w
+        if limit_w is None:
+            return {}
+        watts = figures.get("throughput_samples_per_s", 0.0) * figures.get("energy_per_sample_j", 0.0)
+        return {str(Limit.POWER): watts / self.task.devices / limit_w - 1.0}
 
     def _misfit(self, one: ArchitectureTable) -> float:
         """By what share a memory is too small: something may fit in its least doubling that is not ruled out."""

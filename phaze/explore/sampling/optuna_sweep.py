@@ -197,6 +197,7 @@ class Sweep:
         figures = self._known.get(point.number) if point.allowed else None
         attributes = {_NUMBER: point.number, **(figures or self.assessor.size(point.number))}
         missed = {**point.missed, "memory": (figures or {}).get("memory_missed", 0.0)}
+        missed |= self.assessor.drawn_missed(figures or {})
         values = tuple(_value(metric, attributes) for metric in self.plan.objectives)
         trial = self._study.tell(asked.trial, TrialAnswer(values, missed, attributes))
         self._record.add(trial)
@@ -226,6 +227,13 @@ class Sweep:
             misses = [t.constraints for t in self._record.trials]
             names = [name for name in misses[0] if any(m[name] > 0 for m in misses)]
             return InfeasibleError(f"{found}: each misses {' or '.join(names)}; more --trials may find one")
+        fitting = [row for row in self._known.values() if row.get("memory_missed", 1.0) <= 0]
+        limit_w = self.plan.candidates.budgets.drawn_limit_w
+        if fitting and limit_w is not None:
+            return InfeasibleError(
+                f"{found}: all that fit in memory draw more than {limit_w:g} W while "
+                f"{self.plan.task.workload.name} runs; more --trials, or lower clocks in the space, may find one"
+            )
         table = self._scope.table(list(self._known))
         error = out_of_memory(Evaluator(self.plan.task, table), f"space {self.plan.candidates.space.name}")
         return InfeasibleError(f"{found}; {error}", error.shortfalls)

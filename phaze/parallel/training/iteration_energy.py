@@ -13,7 +13,14 @@ import numpy as np
 
 from phaze.arrays import Floats, Rows
 from phaze.cost.collective_times import wire_bytes
-from phaze.cost.pass_energy import Events, dynamic_j, optimizer_events, pass_events, static_w
+from phaze.cost.pass_energy import (
+    Events,
+    dynamic_j,
+    optimizer_events,
+    pass_events,
+    product_events,
+    static_w,
+)
 from phaze.parallel.cluster import Cluster
 from phaze.scheduling.layers import TimedChain
 from phaze.workload.work import Collective, LayerChain
@@ -87,6 +94,16 @@ class ChainEnergy:
         whole = chain.replicated_parameters
         own = wire_bytes(collective, (chain.parameters - whole) * each_bytes, replicas)
         return own + wire_bytes(collective, whole * each_bytes, replicas * chain.tensor_parallel)
+
+
+def least_products(chain: LayerChain, cluster: Cluster) -> Events:
+    """Products of one iteration on all devices, nothing recomputed: what any plan of a chain does at least."""
+    total = Events()
+    for unique, layer in enumerate(chain.layers):
+        passes = [layer.forward] if layer.backward is None else [layer.forward, layer.backward]
+        for each in passes:
+            total = total + product_events(each) * chain.index.count(unique)
+    return total * (cluster.global_batch / chain.microbatch * _ranks(chain))
 
 
 def _ranks(chain: LayerChain) -> int:

@@ -375,7 +375,7 @@ def next_best_table(designs: Sequence[Design], best: Design) -> Table:
 def comparison_table(rows: Sequence[Comparison], best: Design) -> Table:
     """Known chips and plans beside the winner, each figure that of the model; TDP as published.
 
-    `W`: at full load, the worst case, which budgets limit; `drawn`: while the plan runs.
+    `W`: at full load, the worst case; `drawn`: while the plan runs. The budget limits one of them.
     """
     table = plain_table(
         "Known chips beside the winner",
@@ -418,6 +418,8 @@ def _blocks(document: ResultDocument) -> Iterator[RenderableType]:
     if document.comparison:
         losses = losses_told(document.request.get("rung"))
         notes = [*_notes(document.comparison), *([f"  {losses}"] if losses else []), *_costs(document)]
+        if document.request.get("power_means") == "sustained":
+            notes.append("  --power limits what is drawn on this workload (--power-means sustained), not W")
         yield Group(comparison_table(document.comparison, document.best), *notes)
     if document.robustness is not None:
         yield from robustness_blocks(document.robustness)
