@@ -239,4 +239,11 @@ def _registry() -> UnitRegistry[Any]:
 
 
 def _error(text: Quantity, kind: Kind, name: str, problem: str) -> InputError:
-    return InputError(f"{name} {text!r} {problem}; write for example {kind.examples}")
+    return InputError(f"{name} {text!r} {problem}{_meant(text, kind)}; write for example {kind.examples}")
+
+
+def _meant(text: Quantity, kind: Kind) -> str:
+    """The same with capital and small letters of the unit as they should be, in a question; or nothing."""
+    number, unit = _split(text) if isinstance(text, str) else (None, "")
+    close = [known for known in _EXACT[kind.unit] if known.casefold() == unit.casefold() and known != unit]
+    return f" (did you mean {number}{close[0]}?)" if number is not None and close else ""

@@ -35,7 +35,6 @@ app = App(
     name="dse",
     help="Find the best accelerator for your models, and the best way to spread them over N of it.\n\n"
     "Examples:\n  dse run --workload gpt3 --power 400W\n  dse help run",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

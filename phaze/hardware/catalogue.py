@@ -45,10 +45,12 @@ def find(
     if _key(text) in by_key:
         return by_key[_key(text)]
     near = difflib.get_close_matches(_key(text), by_key, n=3, cutoff=0.4)
-    names = [by_key[key].stem for key in near] or list(known)
     what = catalogue.name.lower().replace("_", " ")
-    near_names = ", ".join(dict.fromkeys(names))
-    raise InputError(f"no {what} is named {text!r}; near: {near_names} (or give the path of a .yaml file)")
+    if len(parts := re.split(r"[,\s]+", text)) > 1 and all(_key(part) in by_key for part in parts):
+        raise InputError(f"no {what} is named {text!r}; name several one by one: {' '.join(parts)}")
+    told = "near" if near else "there are"
+    names = ", ".join(dict.fromkeys([by_key[key].stem for key in near] or list(known)))
+    raise InputError(f"no {what} is named {text!r}; {told}: {names} (or give the path of a .yaml file)")
 
 
 def _key(name: str) -> str:

@@ -134,8 +134,9 @@ def field_named(name: str, where: str) -> Field:
     fields = field_table()
     if name in fields:
         return fields[name]
-    near = difflib.get_close_matches(name, fields, n=3, cutoff=0.5) or list(fields)
-    raise InputError(f"{where}: no hardware field is named {name!r}; near: {', '.join(near)}")
+    near = difflib.get_close_matches(name, fields, n=3, cutoff=0.5)
+    told = f"near: {', '.join(near)}" if near else "dse archs show h100 lists those of a chip"
+    raise InputError(f"{where}: no hardware field is named {name!r}; {told}")
 
 
 def default_values() -> dict[str, FieldValue]:

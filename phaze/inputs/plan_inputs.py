@@ -128,12 +128,19 @@ def _parsed(text: str) -> tuple[str, list[str]]:
 
 def _planned(name: str, value: str, options: WhatIfOptions) -> PlanDocument:
     """The best plan with one thing changed. Raises InputError for a name or a value there is not."""
-    from phaze.hardware.hardware_fields import field_named
+    from phaze.hardware.hardware_fields import field_named, field_table
     from phaze.inputs.architecture_names import find_architecture
+    from phaze.inputs.named_choices import nearest
 
     changed: dict[str, Any]
     if name in _VARIED:
         changed = {name: _value(name, value)}
+    elif name not in field_table():
+        close = nearest(name, [*sorted(_VARIED), *field_table()])
+        raise InputError(
+            f"--vary {name}: neither an option of dse plan nor a hardware field is called so{close}; for instance "
+            "devices=64,256, zero=0,1,3 or hbm_stacks=4,5,6"
+        )
     else:
         parsed = field_named(name, "--vary").parse(value, "--vary")
         chip = find_architecture(options.arch)

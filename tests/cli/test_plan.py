@@ -169,7 +169,7 @@ def test_export_for_maxtext(dse, plan_file):
         (("plan", "export", "nope.json"), "is missing"),
         (("whatif", *SMALL, "--vary", "devices"), "is not NAME=V1,V2"),
         (("whatif", *SMALL, "--vary", "devices=a"), "not a whole number"),
-        (("whatif", *SMALL, "--vary", "flux=1"), "no hardware field"),
+        (("whatif", *SMALL, "--vary", "flux=1"), "nor a hardware field is called so"),
         (("whatif", *SMALL, "--vary", "devices=8", "--plot", "x.png"), "must end in .svg or .html"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from phaze.report.terminal.design_tables import parts
-from phaze.report.terminal.search_tables import FRONTIER_ROWS, print_result, thin
+from phaze.report.terminal.search_tables import FRONTIER_ROWS, frontier_table, print_result, thin
 from phaze.report.terminal.side_by_side import print_comparison
 
 
@@ -94,6 +94,32 @@ def test_thinning_is_even_in_throughput_and_keeps_the_winner(document):
     assert [p.throughput_samples_per_s for p in few[:2]] == [1.0, 8.0]
     assert few[2].throughput_samples_per_s > 2.0**17
     assert few[-1] == steep[-1]
+
+
+def test_what_is_below_a_tenth_of_the_best_is_told_in_a_line(document):
+    slow = [
+        document.frontier[0].model_copy(update={"id": f"slow{i}", "throughput_samples_per_s": 0.1 + i})
+        for i in (0, 1)
+    ]
+    text = " ".join(
+        render(lambda c: c.print(frontier_table([*slow, *document.frontier], document.best.id))).split()
+    )
+    assert "slow" not in text
+    assert "10 of 25 points" in text
+    assert "2 points more are below a tenth of the best throughput (100 W)" in text
+    kept = render(lambda c: c.print(frontier_table([*slow, *document.frontier], "slow1")))
+    assert "slow1 *" in kept  # a winner by another objective is there in any case
+    assert "slow0" not in kept
+
+
+def test_no_budget_is_said(document):
+    free = document.model_copy(update={"request": document.request | {"power_w": None}})
+    told = {
+        name: " ".join(render(lambda c, d=d: print_result(d, c)).split())
+        for name, d in (("free", free), ("bound", document))
+    }
+    assert "No budget was given" in told["free"]
+    assert "No budget was given" not in told["bound"]
 
 
 def test_small_parts_are_one_row_and_the_shares_stay_whole():

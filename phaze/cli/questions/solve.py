@@ -105,7 +105,7 @@ def _layer_span(layers: Sequence[int]) -> str:
     return f"{layers[0]}-{layers[-1]}" if consecutive and len(layers) > 2 else " ".join(map(str, layers))
 
 
-app = App(name="solve", help="The solvers alone, on an instance file.", no_args_is_help=True)
+app = App(name="solve", help="The solvers alone, on an instance file.")
 File = Annotated[Path, typer.Argument(help="Instance in JSON.", metavar="FILE")]
 _Problem = TypeVar("_Problem")
 

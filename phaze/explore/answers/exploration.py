@@ -346,19 +346,25 @@ class Exploration:
         """The best of `shown`, its frontier and all its rows, held against what is proven and known chips."""
         self.progress.update("describing", 0, 1, "the winner, the frontier and the comparison")
         found = EvaluatedDesigns(self.candidates, self.evaluators, shown.rows, self.reporting)
-        ranked = self.ranked(shown)[: 1 + (0 if self.request.over_axes else NEXT_BEST)]
+        best, *others = distinct_kinds(self.ranked(shown), lambda place: self._figures(shown, place))
+        ranked = [best, *others[: 0 if self.request.over_axes else NEXT_BEST]]
         found.place([*self._placed(shown), *ranked])
-        best = found.design(ranked[0])
-        parts = self._parts(found, shown, best, chips)
+        winner = found.design(best)
+        parts = self._parts(found, shown, winner, chips)
         document = ResultDocument(
             request=describe_request(self.request),
-            best=best,
-            certificate=self._certificate(best, proof),
+            best=winner,
+            certificate=self._certificate(winner, proof),
             next_best=self._next_best(found, ranked[1:]),
             manifest=manifest(self._started, self._whole_clock.elapsed_s, self.request.seed),
             **parts,
         )
         return Answer(document, found.columns(() if self.axes.fixed else document.frontier))
+
+    def _figures(self, shown: Shown, place: int) -> Sequence[float]:
+        """Objective, power and area of a row."""
+        row = shown.rows[place]
+        return worth_of(self.objective, self.axes, shown.reached[place]), row.tdp_w, row.area_mm2
 
     def _certificate(self, best: Design, proof: Proof) -> Certificate:
         several = len(self.request.tasks) > 1
@@ -403,6 +409,14 @@ class Exploration:
                 break
             told.append(found.design(row))
         return told
+
+
+def distinct_kinds(places: Sequence[int], figures: Callable[[int], Sequence[float]]) -> list[int]:
+    """The first of every kind, in order: chips with the same figures are one, their cores in other groups."""
+    kinds: dict[tuple[str, ...], int] = {}
+    for place in places:
+        kinds.setdefault(tuple(f"{figure:.9g}" for figure in figures(place)), place)
+    return list(kinds.values())
 
 
 def out_of_time() -> OutOfTimeError:

@@ -70,7 +70,14 @@ class PlanKind(Record):
 
     kind: str = Field(description="what the operators compute: matmul, attention, norm, ...")
     time_s: float = Field(description="of all of them in one iteration")
-    stall_s: float = Field(description="of it, arithmetic waiting for device memory")
+    stall_s: float = Field(
+        description="of it, arithmetic waiting for HBM, or what else the memory beside the die is"
+    )
+    global_buffer_s: float | None = Field(
+        default=None,
+        description="of it, arithmetic waiting for the global buffer (on GPUs inside the laws of kernels: 0); none in "
+        "documents of before it was told",
+    )
 
 
 class PlanMemory(Record):

@@ -178,7 +178,11 @@ class Breakdown(Record):
 
     compute_s: Figure = Field(description="layer time bound by compute units, recomputation included")
     memory_s: Figure = Field(
-        description="layer time beyond compute, spent waiting for HBM or the global buffer"
+        description="layer time spent waiting for HBM, or what else the memory beside the die is"
+    )
+    global_buffer_s: Figure = Field(
+        default=0.0,
+        description="layer time spent waiting for the global buffer; in documents without it part of compute_s",
     )
     collective_s: Figure = Field(
         description="exposed collectives of groups, stage transfers, gathers of weights, gradient reduction"
@@ -192,11 +196,11 @@ class Breakdown(Record):
 
     @property
     def spent(self) -> dict[str, float]:
-        """Seconds by part; waiting for the host where there is any."""
+        """Seconds by part; waiting for the host and for the global buffer where there is any."""
         return {
             name: seconds
             for name, seconds in self.model_dump(exclude={"parts"}).items()
-            if seconds or name != "host_s"
+            if seconds or name not in ("host_s", "global_buffer_s")
         }
 
 
@@ -392,7 +396,10 @@ class ResultDocument(Record):
     best: Design
     certificate: Certificate
     frontier: list[FrontierPoint]
-    next_best: list[Design]
+    next_best: list[Design] = Field(
+        description="the best evaluated architectures after the winner, one of every kind: chips with the same "
+        "objective, power and area have their cores in other groups, and stand in the design table"
+    )
     comparison: list[Comparison]
     manifest: Manifest
     cluster: ClusterReport | None = Field(

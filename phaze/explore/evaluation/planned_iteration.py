@@ -188,11 +188,14 @@ class PlannedIteration:
     def breakdown(self) -> Breakdown:
         """The five parts, and by cause."""
         t = self.iteration.time
-        stall_s = min(fsum(kind.stall_s for kind in self.kind_times), t.product_s + t.vector_s)
+        kernels_s = t.product_s + t.vector_s
+        stall_s = min(fsum(kind.stall_s for kind in self.kind_times), kernels_s)
+        buffer_s = min(fsum(kind.global_buffer_s for kind in self.kind_times), kernels_s - stall_s)
         exchanged_s = t.tensor_s + t.context_s + t.expert_s + t.transfer_s + t.gather_s + t.reduction_s
         return Breakdown(
-            compute_s=t.product_s + t.vector_s + t.recompute_s - stall_s,
+            compute_s=kernels_s + t.recompute_s - stall_s - buffer_s,
             memory_s=stall_s,
+            global_buffer_s=buffer_s,
             collective_s=exchanged_s,
             bubble_s=t.bubble_s,
             optimizer_s=t.optimizer_s,

@@ -30,7 +30,8 @@ from phaze.scheduling.passes import SolveLimits
 from phaze.tolerances import FEW_STATES, RETOLD
 
 _PARTS = {
-    "waiting for memory": "memory_s",
+    "waiting for HBM": "memory_s",
+    "waiting for the global buffer": "global_buffer_s",
     "collectives and transfers": "collective_s",
     "pipeline bubble": "bubble_s",
     "optimizer step": "optimizer_s",
@@ -50,7 +51,7 @@ def against_chips(best: Design, comparison: Sequence[Comparison]) -> list[Agains
 def kept_shares(result: WorkloadResult) -> dict[str, float]:
     """Share of the peak that one workload keeps, by cause; the product is its model FLOPs utilisation.
 
-    Where every kernel waits for memory, as in decode, that wait counts as its arithmetic.
+    Where every kernel waits for HBM, as in decode, that wait counts as its arithmetic.
     """
     spent = result.breakdown
     if not spent.compute_s:

@@ -169,7 +169,10 @@ class _Check:
         if kinds:
             self._equal("kinds", sum(k.time_s for k in kinds), time.product_s + time.vector_s)
         for k in kinds:
-            _require(0 <= k.stall_s <= k.time_s * (1 + SAME), f"{k.kind} waits {k.stall_s} of {k.time_s} s")
+            waits = k.stall_s + k.global_buffer_s
+            _require(
+                0 <= k.stall_s <= waits <= k.time_s * (1 + SAME), f"{k.kind} waits {waits} of {k.time_s} s"
+            )
 
     def memory(self) -> None:
         """Every device holds what is counted again, and no more than there is."""

@@ -412,25 +412,29 @@ class KindTime:
     """Seconds of one kind of operator in an iteration, forward and backward, on the device that has most to do.
 
     `stall_s`: the part in which arithmetic waits for HBM. On SIMT chips a kernel whose bytes take longer than its
-    arithmetic counts whole; on others what its bytes take longer.
+    arithmetic counts whole; on others what its bytes take longer. `global_buffer_s`: the part in which arithmetic waits
+    for the global buffer, HBM aside; on SIMT chips it is inside the laws of kernels, so none.
     """
 
     kind: str
     time_s: float
     stall_s: float
+    global_buffer_s: float
 
 
 def kind_times(costs: Estimator, plan: ParallelPlan) -> tuple[KindTime, ...]:
     """Seconds by kind of operator, the longest first; the sum of `product_s` and `vector_s` of the breakdown."""
     spent: Counter[str] = Counter()
     stalled: Counter[str] = Counter()
+    buffered: Counter[str] = Counter()
     for pass_, seconds, experts in _passes(costs, plan):
-        shares, waits = _shares(costs, pass_, experts=experts)
-        for work, share, wait in zip(pass_.works, shares.tolist(), waits.tolist(), strict=True):
+        shares, *waits = (column.tolist() for column in _shares(costs, pass_, experts=experts))
+        for work, share, hbm, buffer in zip(pass_.works, shares, *waits, strict=True):
             spent[work.kind] += share * seconds
-            stalled[work.kind] += share * wait * seconds
+            stalled[work.kind] += share * hbm * seconds
+            buffered[work.kind] += share * buffer * seconds
     longest = sorted((kind for kind in spent if spent[kind] > 0), key=lambda kind: (-spent[kind], kind))
-    return tuple(KindTime(kind, spent[kind], stalled[kind]) for kind in longest)
+    return tuple(KindTime(kind, spent[kind], stalled[kind], buffered[kind]) for kind in longest)
 
 
 def _passes(costs: Estimator, plan: ParallelPlan) -> Iterator[tuple[Pass, float, bool]]:
@@ -457,12 +461,15 @@ def _passes(costs: Estimator, plan: ParallelPlan) -> Iterator[tuple[Pass, float,
                 yield pass_, seconds, layer.expert_parameters > 0
 
 
-def _shares(costs: Estimator, pass_: Pass, *, experts: bool) -> tuple[Floats, Floats]:
-    """Each operator's share of the time of its pass, (O,), and the share of its own that waits for HBM."""
+def _shares(costs: Estimator, pass_: Pass, *, experts: bool) -> tuple[Floats, Floats, Floats]:
+    """Each operator's share of the time of its pass, (O,), and of its own time what waits for HBM, for the buffer."""
     alone = costs.costs.costed(pass_, experts=experts).alone_s[0, : len(pass_.works)]
     found = costs.model.costs(pass_).attribution(_ONE)
     arithmetic = np.maximum(found.compute_s, found.buffer_s)[0]
-    waiting, longest = np.maximum(found.hbm_s[0] - arithmetic, 0.0), found.fill_s[0] + arithmetic
-    longest += waiting
-    waits = np.divide(waiting, longest, out=np.zeros(len(alone)), where=longest > 0)
-    return alone / max(float(alone.sum()), _TINY), waits
+    waiting = np.maximum(found.hbm_s[0] - arithmetic, 0.0)
+    buffer = np.maximum(arithmetic - found.compute_s[0], 0.0)
+    longest = found.fill_s[0] + arithmetic + waiting
+    hbm, buffered = (
+        np.divide(part, longest, out=np.zeros(len(alone)), where=longest > 0) for part in (waiting, buffer)
+    )
+    return alone / max(float(alone.sum()), _TINY), hbm, buffered

@@ -106,7 +106,8 @@ _POWER = {
 }
 TIME: Mapping[str, Part] = {
     "compute_s": Part("compute", "c1"),
-    "memory_s": Part("waiting for memory", "c3"),
+    "memory_s": Part("waiting for HBM", "c3"),
+    "global_buffer_s": Part("waiting for the global buffer", "c2"),
     "collective_s": Part("communication", "c4"),
     "bubble_s": Part("pipeline fill and drain", "c7"),
     "optimizer_s": Part("optimizer step", "c5"),

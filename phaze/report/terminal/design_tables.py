@@ -121,7 +121,17 @@ def time_breakdown(result: WorkloadResult) -> Table:
     for part, seconds in spent(result.breakdown):
         table.add_row(part, fmt.duration(seconds), fmt.percent(seconds / result.iteration_time_s))
     table.add_row("iteration", fmt.duration(result.iteration_time_s), "", style="bold")
+    for part, seconds in waits(result.breakdown):
+        table.add_row(part, fmt.duration(seconds), fmt.percent(seconds / result.iteration_time_s))
     return table
+
+
+def waits(breakdown: Breakdown) -> list[tuple[str, float]]:
+    """What kernels wait for while they run, beside the parts by cause, which hold it."""
+    if breakdown.parts is None:
+        return []
+    told = {"  waits for global buffer": breakdown.global_buffer_s, "  waits for HBM": breakdown.memory_s}
+    return [(name, seconds) for name, seconds in told.items() if seconds > 0]
 
 
 def spent(breakdown: Breakdown) -> list[tuple[str, float]]:

@@ -111,10 +111,16 @@ def _parts(
 
 
 def _kinds(best: PlanResult) -> Table:
-    """Computation by kind of operator, and what of it waits for memory."""
-    table = plain_table("Computation, recompute aside", "", "", "of it waiting for memory")
+    """Computation by kind of operator, and what of it waits for the global buffer and for HBM."""
+    table = plain_table("Computation, recompute aside", "", "", "waits for: global buffer", "HBM")
     for kind in best.kinds:
-        table.add_row(escape(kind.kind), fmt.duration(kind.time_s), fmt.percent(kind.stall_s / kind.time_s))
+        buffer_s = kind.global_buffer_s
+        table.add_row(
+            escape(kind.kind),
+            fmt.duration(kind.time_s),
+            "-" if buffer_s is None else fmt.percent(buffer_s / kind.time_s),
+            fmt.percent(kind.stall_s / kind.time_s),
+        )
     return table
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from rich.console import RenderableType
 from rich.markup import escape
@@ -10,23 +12,32 @@ from rich.table import Table
 
 from phaze.explore.documents.result_document import (
     ClusterReport,
+    FrontierPoint,
     PortfolioReport,
     ResultDocument,
+    ScorePoint,
     TrainingRun,
 )
 from phaze.report import number_format as fmt
 from phaze.report.cost_words import grouped_kg, grouped_usd
 from phaze.report.terminal.design_tables import plain_table
 
+Point = TypeVar("Point", FrontierPoint, ScorePoint)
+
 FRONTIER_ROWS = 10
 DAY_S, MWH_J, TONNE_KG = 86400.0, 3.6e9, 1000.0
+
+
+def common_answer(document: ResultDocument) -> Iterator[RenderableType]:
+    """What one design for several workloads costs each of them: the answer, so it stands first."""
+    if document.portfolio is not None:
+        yield regret_table(document.portfolio)
+        yield cross_table(document.portfolio)
 
 
 def questions(document: ResultDocument) -> Iterator[RenderableType]:
     """Tables of a result beyond one workload on a given number of devices."""
     if document.portfolio is not None:
-        yield regret_table(document.portfolio)
-        yield cross_table(document.portfolio)
         yield score_table(document.portfolio, document.best.id)
     if document.cluster is not None:
         yield cluster_table(document.cluster)
@@ -70,14 +81,39 @@ def cross_table(report: PortfolioReport) -> Table:
     return table
 
 
+_USEFUL = 0.1  # of the best throughput: what lies below is told in a line
+
+
+def useful_range(
+    points: Sequence[Point], reached: Callable[[Point], float], winner: float
+) -> tuple[list[Point], str]:
+    """Points from a tenth of the best throughput on, or from the winner's where that is less; a line on the others."""
+    floor = min(_USEFUL * max(map(reached, points), default=0.0), winner)
+    useful = [point for point in points if reached(point) >= floor]
+    if not (left := len(points) - len(useful)):
+        return useful, ""
+    powers = [point.tdp_w for point in points if reached(point) < floor]
+    span = " to ".join(dict.fromkeys(f"{fmt.number(end)} W" for end in (min(powers), max(powers))))
+    told = "1 point more is" if left == 1 else f"{left} points more are"
+    return useful, f"{told} below a tenth of the best throughput ({span}); --json and frontier.csv have all"
+
+
+def with_caption(table: Table, text: str) -> Table:
+    """The table with a line below it, if there is one."""
+    if text:
+        table.caption, table.caption_justify = text, "left"
+    return table
+
+
 def score_table(report: PortfolioReport, best_id: str) -> Table:
     """The frontier of score against power, at even steps, the winner among them and marked."""
-    steps = report.frontier
+    winner = next((p.score for p in report.frontier if p.id == best_id), math.inf)
+    steps, below = useful_range(report.frontier, lambda point: point.score, winner)
     count = min(FRONTIER_ROWS, len(steps))
     at = {round(i * (len(steps) - 1) / max(count - 1, 1)) for i in range(count)}
     shown = [p for i, p in enumerate(steps) if i in at or p.id == best_id]
     table = plain_table(
-        f"Frontier of score against power, {len(shown)} of {len(steps)} points",
+        f"Frontier of score against power, {len(shown)} of {len(report.frontier)} points",
         "architecture",
         "W",
         "mm2",
@@ -90,7 +126,7 @@ def score_table(report: PortfolioReport, best_id: str) -> Table:
             fmt.number(point.area_mm2),
             fmt.number(point.score),
         )
-    return table
+    return with_caption(table, below)
 
 
 def cluster_table(report: ClusterReport) -> Table:

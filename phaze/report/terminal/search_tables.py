@@ -3,6 +3,7 @@ a search without proof, how far the answer holds, and the frontier of a sweep; i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from textwrap import wrap
@@ -30,7 +31,7 @@ from phaze.hardware.economics.package_price import price_usd
 from phaze.report import number_format as fmt
 from phaze.report.cost_words import UnitCost
 from phaze.report.terminal.design_tables import blocks, plain_table
-from phaze.report.terminal.question_tables import questions
+from phaze.report.terminal.question_tables import common_answer, questions, useful_range, with_caption
 from phaze.report.terminal.wham_tables import wham_blocks
 
 
@@ -55,18 +56,20 @@ def axes_table(
     An architecture stands there once for every setting that is on the frontier.
     """
     axes = [metric(name) for name in names]
-    priced = (_priced_row(point, economics) for point in points)
+    throughput = next(iter(best.workloads.values())).throughput_samples_per_s
+    useful, below = useful_range(points, lambda point: point.throughput_samples_per_s, throughput)
+    priced = (_priced_row(point, economics) for point in useful)
     rows = sorted(priced, key=lambda row: (axes[0].value(row), row["id"]))
     winner = _winner_row(rows, best)
     at = sorted({*_even_places(len(rows), most), winner})
-    title = f"Frontier on {', '.join(fmt.label(name) for name in names)}: {len(at)} of {len(rows)} points"
+    title = f"Frontier on {', '.join(fmt.label(name) for name in names)}: {len(at)} of {len(points)} points"
     title += " (* the winner)" + ("" if complete else " (so far)")
     table = plain_table(title, "architecture", *(_heading(axis) for axis in axes))
     for i in at:
         mark = " *" if i == winner else ""
         figures = (_figure(axis, axis.value(rows[i])) for axis in axes)
         table.add_row(escape(rows[i]["id"]) + mark, *figures)
-    return table
+    return with_caption(table, below)
 
 
 def _winner_row(rows: Sequence[Mapping[str, Any]], best: Design) -> int:
@@ -265,6 +268,8 @@ _OPTIMAL = "no other point of the space is better within the model"
 def print_result(document: ResultDocument, console: Console) -> None:
     """The whole answer, most important first."""
     console.print(answer_sentence(document), highlight=False)
+    if remark := budget_remark(document):
+        console.print(remark, highlight=False)
     console.print()
     for block in _blocks(document):
         console.print(block, highlight=False)
@@ -277,11 +282,7 @@ def answer_sentence(document: ResultDocument) -> str:
     names = ", ".join(best.workloads)
     devices = next(iter(best.workloads.values())).devices
     plural = "" if devices == 1 else "s"
-    figures = "; ".join(
-        f"{fmt.number(r.throughput_samples_per_s)} samples/s at {fmt.percent(r.mfu)} MFU"
-        + (f" on {escape(name)}" if len(best.workloads) > 1 else "")
-        for name, r in best.workloads.items()
-    )
+    figures = "; ".join(_reached(document, name) for name in best.workloads)
     task = f"for [bold]{escape(names)}[/bold] on {devices:,} device{plural}{_BY_OBJECTIVE[certificate.objective]}"
     design = f"[bold]{escape(best.id)}[/bold]"
     proof = _proof(certificate)
@@ -295,8 +296,47 @@ def answer_sentence(document: ResultDocument) -> str:
     return f"{told}: {figures}, with {fmt.number(best.area_mm2)} mm2 and {fmt.number(best.tdp_w)} W; {proof}."
 
 
-def certificate_table(certificate: Certificate) -> Table:
-    """Proof of a search: the bound on its objective, its gap in percent, and its points by outcome."""
+def _reached(document: ResultDocument, name: str) -> str:
+    """What the winner does on a workload; of several also its regret, against the best design for that one alone."""
+    result = document.best.workloads[name]
+    told = f"{fmt.number(result.throughput_samples_per_s)} samples/s at {fmt.percent(result.mfu)} MFU"
+    if len(document.best.workloads) == 1:
+        return told
+    if document.portfolio is None:
+        return f"{told} on {escape(name)}"
+    regret = document.portfolio.workloads[name].regret
+    away = fmt.percent(regret)
+    return f"{told} on {escape(name)}, " + (
+        "as its own best" if away == "0.0 %" else f"{away} below its own best"
+    )
+
+
+def budget_remark(document: ResultDocument) -> str | None:
+    """What limits the design where no budget does: without a word the largest chip would look like the best one."""
+    limits = [document.request.get(name) for name in ("power_w", "area_mm2", "power_density_w_per_mm2")]
+    if document.certificate.objective not in _GROWING or any(limits) or document.cluster is not None:
+        return None
+    return (
+        "No budget was given: the largest chips of the space compete, each die within the reticle of 858 mm2. "
+        "--power 400W or --area 600mm2 ask for the best within a budget."
+    )
+
+
+_GROWING = ("throughput", "score")  # objectives that a larger chip serves
+
+
+def _frontier_state(certificate: Certificate, *, searched: bool) -> str:
+    """Whether the frontier is proven, in words."""
+    if certificate.frontier_complete:
+        return "yes"
+    return "no: it holds what the strategy evaluated" if searched else "no: it may miss designs"
+
+
+def certificate_table(certificate: Certificate, *, searched: bool = False) -> Table:
+    """Proof of a search: the bound on its objective, its gap in percent, and its points by outcome.
+
+    `searched`: what is told was found by a search without proof.
+    """
     table = plain_table("Certificate", "", "")
     table.show_header = False
     table.columns[1].justify = "left"
@@ -312,14 +352,14 @@ def certificate_table(certificate: Certificate) -> Table:
     )
     for name, value in (
         ("objective", f"{fmt.label(certificate.objective)}: {reached}"),
-        ("no point is better than", f"{bound} (gap {100 * certificate.gap:.3g} %)"),
+        ("no point is better than", f"{bound.strip()} (gap {100 * certificate.gap:.3g} %)"),
         ("points of the space", f"{certificate.space_size:,}"),
         *((("  plans of each architecture", f"{plans:,}"),) if plans else ()),
         ("  over budget", f"{certificate.over_budget:,}"),
         ("  pruned by a bound", f"{certificate.pruned - undecided:,}" + (f" ({by})" if by else "")),
         *((("  not decided", f"{undecided:,}"),) if undecided else ()),
         ("  evaluated", f"{certificate.evaluated:,}"),
-        ("frontier complete", "yes" if certificate.frontier_complete else "no"),
+        ("frontier complete", _frontier_state(certificate, searched=searched)),
         ("holds within", "; ".join(certificate.scope)),
     ):
         table.add_row(name, escape(value))
@@ -328,7 +368,9 @@ def certificate_table(certificate: Certificate) -> Table:
 
 def frontier_table(frontier: Sequence[FrontierPoint], best_id: str, state: str = "") -> Table:
     """Throughput against power, some ten rows; the winner is among them and marked; `state` ends the title."""
-    shown = thin(frontier, FRONTIER_ROWS, best_id)
+    winner = next((p.throughput_samples_per_s for p in frontier if p.id == best_id), math.inf)
+    useful, below = useful_range(frontier, lambda point: point.throughput_samples_per_s, winner)
+    shown = thin(useful, FRONTIER_ROWS, best_id)
     title = f"Frontier of throughput against power, {len(shown)} of {len(frontier)} points"
     title += (" (* the winner)" if best_id in {p.id for p in shown} else "") + state
     table = plain_table(title, "architecture", "W", "mm2", "samples/s", "MFU", "J/sample")
@@ -341,7 +383,7 @@ def frontier_table(frontier: Sequence[FrontierPoint], best_id: str, state: str =
             fmt.percent(point.mfu),
             fmt.number(point.energy_per_sample_j),
         )
-    return table
+    return with_caption(table, below)
 
 
 def thin(points: Sequence[FrontierPoint], rows: int, keep_id: str = "") -> list[FrontierPoint]:
@@ -359,7 +401,7 @@ def thin(points: Sequence[FrontierPoint], rows: int, keep_id: str = "") -> list[
 
 def next_best_table(designs: Sequence[Design], best: Design) -> Table:
     """The best evaluated architectures after the winner."""
-    table = plain_table("Next best", "architecture", "W", "mm2", "samples/s", "of the winner")
+    table = plain_table("Next best of other kinds", "architecture", "W", "mm2", "samples/s", "of the winner")
     for design in designs[:NEXT_BEST_ROWS]:
         ratio = throughput_ratio(design, best)
         table.add_row(
@@ -407,8 +449,9 @@ def comparison_table(rows: Sequence[Comparison], best: Design) -> Table:
 
 
 def _blocks(document: ResultDocument) -> Iterator[RenderableType]:
+    yield from common_answer(document)
     yield from blocks(document.best)
-    yield certificate_table(document.certificate)
+    yield certificate_table(document.certificate, searched=document.strategy is not None)
     yield from _search(document)
     yield from questions(document)
     if document.frontier:
@@ -484,14 +527,16 @@ def _proof(certificate: Certificate) -> str:
 def _behind(report: StrategyReport, certificate: Certificate) -> str:
     """Verdict of the certified search on a design that a strategy found."""
     away = report.distance
-    if away is not None and away.proven and away.share == 0:
-        return _OPTIMAL
-    if away is None or away.share <= 0:
+    if away is None:
         return _proof(certificate)
+    if away.proven and away.share == 0:
+        return f"the certified search proves that {_OPTIMAL}"
+    if away.share <= 0:
+        return f"the certified search proves that {_proof(certificate)}"
     better = fmt.percent(away.share / (1.0 - away.share))
     if away.proven:
         return f"the certified optimum is {better} better"
-    return f"the certified search found one that is {better} better, and {_proof(certificate)}"
+    return f"the certified search found one that is {better} better, and proves that {_proof(certificate)}"
 
 
 def throughput_ratio(design: Design, best: Design) -> float:

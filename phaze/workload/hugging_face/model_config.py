@@ -7,6 +7,7 @@ builds the model itself.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -72,7 +73,10 @@ def read_config(source: str) -> dict[str, Any]:
     """Read a `config.json`. Raises InputError for a file that is missing, no JSON, or names no `model_type`."""
     path = config_file(source)
     if not path.exists():
-        raise InputError(f"{path}: no such file (hf: takes a config.json or a folder that holds one)")
+        raise InputError(
+            f"{path}: no such file; hf: takes a config.json, or a folder that holds one, and reads nothing from a "
+            "network: download the model's config.json first"
+        )
     try:
         config = json.loads(read_text(path, LARGEST_BYTES))
     except (ValueError, RecursionError) as error:
@@ -149,11 +153,22 @@ def _nested(dimensions: Mapping[str, Any]) -> dict[str, Any]:
     return whole
 
 
+_DEPTHS = ("num_hidden_layers", "n_layer", "num_layers", "encoder_layers")
+_WIDTHS = ("hidden_size", "n_embd", "d_model")
+
+
+def _sized(config: Config, kind: str) -> str:
+    """Type of a model with its depth and width, as far as the config tells both: `llama-32x4096`."""
+    depth, width = (next((config[k] for k in keys if k in config), None) for keys in (_DEPTHS, _WIDTHS))
+    return kind if depth is None or width is None else f"{kind}-{depth}x{width}"
+
+
 def config_name(config: Config, where: str) -> str:
-    """Name of the model: its own path's last part, the folder it lies in, or its type."""
+    """Name of the model: its own path's last part, the folder where that speaks of its type, or its type and size."""
     given = str(config.get("_name_or_path") or "").rstrip("/").rpartition("/")[2]
-    folder = Path(where).resolve().parent.name
-    name = given or folder or config["model_type"]
+    folder, kind = Path(where).resolve().parent.name, str(config["model_type"])
+    told = re.match("[a-z]*", kind.lower())
+    name = given or (folder if told and told[0] and told[0] in folder.lower() else _sized(config, kind))
     return (
         "".join(c if c.isalnum() or c in "._-" else "-" for c in name).lstrip("._-") or config["model_type"]
     )

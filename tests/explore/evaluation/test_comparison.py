@@ -10,7 +10,7 @@ import pytest
 
 from phaze.errors import LEFT_OUT, InfeasibleError
 from phaze.explore.answers.chip_comparison import CHIPS, chips_beside, comparisons, left_out, plan_beside
-from phaze.explore.answers.exploration import Exploration
+from phaze.explore.answers.exploration import Exploration, distinct_kinds
 from phaze.explore.answers.main_job import evaluate_document
 from phaze.explore.evaluation.design_builder import DesignBuilder
 from phaze.explore.evaluation.evaluator import Evaluator
@@ -167,3 +167,13 @@ def test_the_expert_plan_cuts_between_blocks_though_the_space_may_not(network, s
     assert told.result.placement.plan.pipeline_parallel == 8
     assert told.result.placement.plan.grain == "block"
     assert list(plan_beside(without, best)) == []
+
+
+def test_chips_with_the_same_figures_are_one_kind():
+    figures = {
+        3: (2.0, 400.0, 500.0),
+        1: (2.0, 400.0, 500.0 * (1 + 1e-13)),
+        4: (2.0, 401.0, 500.0),
+        0: (1.0, 1.0, 1.0),
+    }
+    assert distinct_kinds([3, 1, 4, 0], lambda place: figures[place]) == [3, 4, 0]

@@ -18,7 +18,10 @@ def test_kinds_sum_to_products_and_vector_kernels(chip, software, strategy):
     time = costs.iteration(strategy).time
     found = kind_times(costs, strategy)
     assert sum(kind.time_s for kind in found) == pytest.approx((time.product_s + time.vector_s), rel=1e-9)
-    assert all(0 <= kind.stall_s <= kind.time_s for kind in found)
+    assert all(
+        0 <= kind.stall_s <= kind.stall_s + kind.global_buffer_s <= kind.time_s * (1 + 1e-12)
+        for kind in found
+    )
     assert [kind.time_s for kind in found] == sorted((kind.time_s for kind in found), reverse=True)
 
 
@@ -37,3 +40,20 @@ def test_norms_wait_for_memory_and_large_products_do_not(chip):
         for name, kinds in (("small", small), ("large", large))
     }
     assert share["large"] < share["small"]
+
+
+def test_a_slower_global_buffer_is_waited_for_and_hbm_is_not(tmp_path):
+    """The two memories are told apart: products wait for the one whose rate falls."""
+    slow = tmp_path / "slow.yaml"
+    slow.write_text(
+        "schema_version: 1\nname: slow\ndescription: S.\nbase: tpuv4\nfields: {global_buffer_bytes_per_cycle: 256}\n",
+        encoding="utf-8",
+    )
+
+    def products(chip):
+        found = kind_times(estimator(chip=chip, batch=64, devices=1), ParallelPlan(8))
+        return next(kind for kind in found if kind.kind == "matmul")
+
+    before, after = products("tpuv4"), products(str(slow))
+    assert after.global_buffer_s > max(before.global_buffer_s, 0.5 * after.time_s)
+    assert after.stall_s <= before.stall_s

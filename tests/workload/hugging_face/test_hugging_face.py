@@ -66,15 +66,15 @@ def saved(folder, config):
     ("config", "parameters", "name"),
     [
         (LLAMA2, 6_738_415_616, "Llama-2-7b-hf"),
-        (GPT2, 124_439_808, None),
+        (GPT2, 124_439_808, "gpt2-12x768"),
         # published 110,106,428 with the pooler (590,592) and the next-sentence head (1,538), which are left out
-        (BERT, 110_106_428 - 590_592 - 1_538, None),
+        (BERT, 110_106_428 - 590_592 - 1_538, "bert-12x768"),
     ],
 )
 def test_published_configs_have_their_published_parameters(tmp_path, config, parameters, name):
     workload = load_workload(saved(tmp_path, config))
     assert workload.parameter_count == parameters
-    assert workload.name == (name or tmp_path.name)
+    assert workload.name == name
     assert workload.sequence_length in {1024, 512, 4096}
     assert len(workload.tensor_parallel_widths(8)) > 1
 
@@ -150,12 +150,21 @@ def test_other_types_need_transformers(tmp_path, config, reason, monkeypatch):
 
 @pytest.mark.parametrize(
     ("given", "name"),
-    [("meta/Llama 2", "Llama-2"), ("..//", "llama"), ("", "folder")],
+    [("meta/Llama 2", "Llama-2"), ("..//", "llama"), ("", "llama")],
 )
 def test_names(given, name, tmp_path):
     folder = tmp_path / "folder"
     where = folder / "config.json"
     assert config_name({"_name_or_path": given, "model_type": "llama"}, str(where)) == name
+
+
+def test_a_folder_that_says_nothing_of_the_model_names_nothing(tmp_path):
+    sizes = {"model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096}
+    told = {
+        folder: config_name(sizes, str(tmp_path / folder / "config.json"))
+        for folder in ("work", "My-Llama-3")
+    }
+    assert told == {"work": "llama-32x4096", "My-Llama-3": "My-Llama-3"}
 
 
 SMALL = {

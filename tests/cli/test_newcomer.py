@@ -1,0 +1,39 @@
+"""What a newcomer types wrong, and the one sentence that puts it right."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("run gpt3", "write dse run --workload gpt3"),
+        ("evaluate h100", "write dse evaluate --arch h100"),
+        ("plan h100", "write dse plan --arch h100"),
+        ("plan gpt3", "write dse plan --workload gpt3"),
+        ("archs h100", "write dse archs show h100"),
+        ("archs shw", "Did you mean 'show'?"),
+        ("compare --arch h100,a100 -w bert-large", "name several one by one: h100 a100"),
+        ("run -w bert-large --power 400w", "did you mean 400W?"),
+        ("run -w bert-large --clock 1ghz", "did you mean 1GHz?"),
+        ("whatif -a h100 -w bert-large --vary foo", "is not NAME=V1,V2,..."),
+        ("whatif -a h100 -w bert-large --vary device=1,2", "did you mean devices"),
+        ("whatif -a h100 -w bert-large --vary foo=1", "for instance devices=64,256"),
+        ("evaluate -a h100 -w hf:meta/Llama", "download the model's config.json"),
+        ("networks cost foo", "there are: default"),
+    ],
+)
+def test_a_wrong_word_ends_in_what_would_be_right(dse, typed, told):
+    code, out, err = dse(*typed.split())
+    assert (code, out) == (2, "")
+    assert told in " ".join(err.split())
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("verbs", [[], ["solve"], ["cache"]])
+def test_a_command_that_does_nothing_alone_shows_its_page(dse, verbs):
+    code, out, err = dse(*verbs)
+    assert (code, err) == (0, "")
+    assert out == dse(*verbs, "--help")[1]
+    assert "\x1b" not in out
