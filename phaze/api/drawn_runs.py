@@ -13,7 +13,7 @@ from phaze.tolerances import FEW_STATES, RETOLD
 
 if TYPE_CHECKING:
     from phaze.api.at_hand import RunAtHand
-    from phaze.explore.documents.explanation_document import Sensitivity
+    from phaze.explore.documents.explanation_document import Explanation, Sensitivity
     from phaze.explore.documents.plan_document import PlanDocument
     from phaze.explore.documents.result_document import ResultDocument
     from phaze.explore.documents.sweep_document import SweepDocument
@@ -35,8 +35,27 @@ class ReplayedRun:
     per_stage: ReplayedPlan | None = None
     left_out: str = ""
 
-    def sensitivity(self) -> dict[str, Sequence[Sensitivity]]:
-        """Sensitivity by workload, where the winner's best placement is the run's; takes seconds."""
+    def explanation(self) -> Explanation | None:
+        """Why the winner is what it is; None of several workloads, and where this version of the model says otherwise.
+
+        Takes seconds.
+        """
+        from phaze.explore.explaining.run_explanation import explain
+        from phaze.inputs.recorded_request import question_in
+
+        if self.request is None:
+            return None
+        try:
+            question = question_in(self.request, self.document, Path(self.document.best.id), "dse report")
+            return explain(question, self.document)
+        except InputError:
+            return None
+
+    def sensitivity(self, explained: Explanation | None = None) -> dict[str, Sequence[Sensitivity]]:
+        """Sensitivity by workload, where the winner's best placement is the run's; takes seconds.
+
+        That of the workload which is `explained` is taken from there.
+        """
         from phaze.explore.answers.replayed_plans import request_on_devices
         from phaze.explore.explaining.explained_winner import ExplainedWinner
         from phaze.explore.explaining.parameter_sensitivity import sensitivity
@@ -48,6 +67,9 @@ class ReplayedRun:
             return {}
         found: dict[str, Sequence[Sensitivity]] = {}
         for task in request_on_devices(self.document, self.request).tasks:
+            if explained is not None and explained.workload == task.workload.name:
+                found[explained.workload] = explained.sensitivity
+                continue
             alone = replace(self.request, task=task, others=())
             one = ExplainedWinner.of(alone, self.document, SolveLimits(Clock(PATIENCE_S).left, FEW_STATES))
             told = self.document.best.workloads[task.workload.name].throughput_samples_per_s
@@ -90,13 +112,13 @@ def replayed_plan(document: PlanDocument) -> ReplayedPlan | str:
 
 
 def answer_page(run: RunAtHand, report: Progress) -> tuple[str, str]:
-    """The HTML page of an answer, and why something is left out of it (empty: nothing is).
-
-    Raises InputError for answers without a page.
-    """
-    from phaze.explore.documents.plan_document import PlanDocument
+    """The HTML page of an answer, and why something is left out of it (empty: nothing is)."""
+    from phaze.explore.documents.compare_document import CompareDocument
+    from phaze.explore.documents.plan_document import PlanDocument, WhatIfDocument
     from phaze.explore.documents.result_document import ResultDocument
+    from phaze.explore.documents.serving_document import ServingDocument
     from phaze.explore.documents.sweep_document import SweepDocument
+    from phaze.report.page.other_pages import compare_page, serving_page, whatif_page
 
     match document := run.document:
         case ResultDocument():
@@ -105,26 +127,49 @@ def answer_page(run: RunAtHand, report: Progress) -> tuple[str, str]:
             return _sweep(document, run, report)
         case PlanDocument():
             return _plan(document, run, report)
-    verb = document.manifest.asked.verb if document.manifest and document.manifest.asked else "another verb"
-    raise InputError(
-        f"{run.place} was made by dse {verb}; reports are drawn of dse run, evaluate, sweep and plan"
-    )
+        case CompareDocument():
+            return compare_page(run.name, document), ""
+        case WhatIfDocument():
+            return whatif_page(run.name, document), ""
+        case ServingDocument():
+            return serving_page(run.name, document), ""
+
+
+def runs_together(runs: Sequence[RunAtHand]) -> str:
+    """The HTML page of several runs of `dse run` or `dse evaluate`.
+
+    Raises InputError for one of another verb, and where one is there twice.
+    """
+    from phaze.explore.documents.result_document import ResultDocument
+    from phaze.report.page.other_pages import runs_page
+
+    found: dict[str, ResultDocument] = {}
+    for run in runs:
+        if not isinstance(run.document, ResultDocument):
+            raise InputError(f"{run.place} was not made by dse run; a page of several runs holds no others")
+        if any(run.document == other for other in found.values()):
+            raise InputError(f"{run.place} is named twice")
+        found[run.name if run.name not in found else str(run.place)] = run.document
+    return runs_page(found)
 
 
 def _run(document: ResultDocument, run: RunAtHand, report: Progress) -> tuple[str, str]:
     from phaze.report.figures.report_contents import Contents
     from phaze.report.page.answer_pages import run_page
 
-    report.update("reporting", 0, 2, "the winner's schedules")
+    report.update("reporting", 0, 3, "the winner's schedules")
     found = replayed_run(document, run.request)
-    report.update("reporting", 1, 2, "the page")
+    report.update("reporting", 1, 3, "why it is so")
+    explained = found.explanation()
+    report.update("reporting", 2, 3, "the page")
     contents = Contents(
         name=run.name,
         document=document,
         designs=run.designs,
         plans=found.plans,
         per_stage=found.per_stage,
-        sensitivity=found.sensitivity(),
+        sensitivity=found.sensitivity(explained),
+        explanation=explained,
         left_out=found.left_out,
     )
     return run_page(contents), found.left_out

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from phaze.api.at_hand import Run, RunAtHand, run_at_hand
-from phaze.api.drawn_runs import answer_page, iteration_in_time, packed
+from phaze.api.drawn_runs import answer_page, iteration_in_time, packed, runs_together
 from phaze.api.python_arguments import speaks_python
 from phaze.api.result_tables import Table, columns_of, dataframe
 from phaze.api.self_display import Shown
@@ -238,21 +238,26 @@ def pareto(
 
 
 @speaks_python
-def report(run: Run, out: str | Path | None = None, *, progress: Progress | None = None) -> Path:
+def report(
+    run: Run | Sequence[Run], out: str | Path | None = None, *, progress: Progress | None = None
+) -> Path:
     """Write a run as one HTML file, as `dse report` does, and return its path.
 
-    `run`: a folder, or a result of `phaze.explore`, `evaluate`, `sweep` or `plan`. `out`: the file (default:
-    report.html in the folder of the run).
+    `run`: a folder, or a result of another function; several of `phaze.explore` come side by side on one page. `out`:
+    the file (default: report.html in the folder of the run).
 
-    Raises InputError for answers without a page, and where there is neither a folder nor `out`.
+    Raises InputError where there is neither a folder nor `out`, and for several of which one is of another function.
     """
     from phaze.explore.request.search_progress import SilentProgress
     from phaze.runs.atomic_files import check_writable, write_atomically
 
-    found = run_at_hand(run)
-    target = _target(found, out, "report.html")
+    runs = [run] if isinstance(run, str) or not isinstance(run, Sequence) else run
+    found = [run_at_hand(one) for one in runs]
+    if not found or (found[1:] and out is None):
+        raise InputError("several runs on one page need a file: give out" if found else "no run is given")
+    target = _target(found[0], out, "report.html")
     check_writable(target)
-    content, _ = answer_page(found, progress or SilentProgress())
+    content = runs_together(found) if found[1:] else answer_page(found[0], progress or SilentProgress())[0]
     write_atomically(target, content)
     return target
 

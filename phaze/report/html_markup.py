@@ -145,6 +145,17 @@ def data(identifier: str, content: Any) -> Html:  # noqa: ANN401 - any JSON
     return Html(f'<script type="application/json" id="{text(identifier)}">{written}</script>')
 
 
+def download(name: str, content: str, words: str) -> Html:
+    """A button that saves a text as NAME.csv; the text lies in the page."""
+    button = tag("button", words, type="button", look="csv", data_csv=name)
+    return tag("p", button, data(f"{name}-csv", content), look="download")
+
+
+def pair(*parts: Html) -> Html:
+    """Parts side by side where there is room, else one below the other."""
+    return tag("div", *(tag("div", part) for part in parts), look="pair")
+
+
 def plot(name: str, figure: dict[str, Any], description: str) -> Html:
     """The place of a plot and what is drawn there. A colour such as `--c1` is taken from the style of the page."""
     place = tag("div", look="plot", id=f"{name}-plot", role="img", aria_label=description, data_plot=name)

@@ -17,6 +17,7 @@ _SUFFIXES = (
     ("_bytes_per_s", "B/s"),
     ("_samples_per_s", "samples/s"),
     ("_flop_per_s", "FLOP/s"),
+    ("_per_s", "/s"),
     ("_bytes", "bytes"),
     ("_mm2", "mm2"),
     ("_hz", "Hz"),

@@ -232,7 +232,7 @@ def _check(folder: Path, files: Collection[str], names: Collection[str]) -> None
 def _figures(data_set: DataSet, judged: Judged, rung: Fidelity) -> Comparison:
     if data_set.metric is Metric.FITS:
         return _agreement(data_set, judged, rung)
-    judged = _said(judged, rung)
+    judged = said_rows(judged, rung)
     errors, roofline = _score(judged, rung), _score(judged, Fidelity.ROOFLINE)
     figures = asdict(errors) if errors else dict.fromkeys(Score.__dataclass_fields__)
     return Comparison(
@@ -268,7 +268,7 @@ def _agreement(data_set: DataSet, judged: Judged, rung: Fidelity) -> Comparison:
     )
 
 
-def _said(judged: Judged, rung: Fidelity) -> Judged:
+def said_rows(judged: Judged, rung: Fidelity) -> Judged:
     """The rows that the rung has a prediction for; the others are excluded and counted."""
     silent = np.full(len(judged.measured), np.nan)
     said = np.isfinite(judged.predicted.get(rung, silent))

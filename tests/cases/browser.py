@@ -131,6 +131,19 @@ class Browser:
         """Move the pointer there."""
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
+    def key(self, name):
+        """Press a key and let it go; a letter is typed."""
+        code = {"Tab": 9, "Enter": 13, "ArrowRight": 39, "ArrowLeft": 37}.get(name)
+        told = (
+            {"key": name, "code": name, "windowsVirtualKeyCode": code}
+            if code
+            else {"key": name, "text": name}
+        )
+        if name == "Enter":
+            told["text"] = "\r"
+        self.call("Input.dispatchKeyEvent", type="keyDown", **told)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **told)
+
     def screenshot(self, path, clip=None, scale=1):
         """The whole page, or a part of it, as PNG, smaller where `scale` is less than 1."""
         area = {"clip": {**clip, "scale": scale}} if clip else {}

@@ -95,6 +95,61 @@ def test_other_axes_can_be_chosen(shown):
     shown.wait("document.querySelector('#frontier-plot .xtitle').textContent.startsWith('area')")
 
 
+def test_the_first_screen_holds_what_a_reader_wants_first(shown):
+    shown.size(1400)
+    lowest = "Math.max(...[...document.querySelectorAll('header .numbers, header figure, header .command')]"
+    assert shown.run(f"{lowest}.map((part) => part.getBoundingClientRect().bottom))") <= 900
+    assert shown.run("document.querySelector('header .small-chart').getBoundingClientRect().right") > 1300
+    assert shown.run("document.querySelectorAll('header .small-chart .won').length") == 1
+
+
+def test_tables_are_saved_and_the_command_is_copied(shown):
+    shown.run(
+        "window.saved = []; URL.createObjectURL = (blob) => { saved.push(blob); return '#'; };"
+        "HTMLAnchorElement.prototype.click = () => {}"
+    )
+    shown.run("document.querySelector('[data-csv=frontier]').click()")
+    lines = shown.run("saved[0].text()").splitlines()
+    assert lines[0].startswith("id,throughput_samples_per_s,tdp_w")
+    assert len(lines) == 24
+    shown.run("document.querySelector('#known-chips .csv').click()")
+    assert "the winner" in shown.run("saved[1].text()").splitlines()[1]
+    shown.run("document.querySelector('.copy').click()")
+    shown.wait("document.querySelector('.copy').textContent === 'Copied'")
+
+
+def test_a_keyboard_reaches_answer_controls_and_buttons(shown):
+    reached = []
+    for _ in range(60):
+        shown.key("Tab")
+        reached.append(shown.run("document.activeElement.className || document.activeElement.id || 'link'"))
+    assert reached[0] == "skip"
+    assert {"copy", "axis-x", "csv"} <= set(reached)
+    assert shown.run("getComputedStyle(document.activeElement).outlineStyle") != "none"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_texts_stand_out_from_their_ground(shown, dark):
+    shown.size(1280, dark=dark)
+    assert shown.run(FAINT) == []
+
+
+FAINT = """
+(() => { const linear = (v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  const light = (colour) => { const [r, g, b] = colour.match(/[0-9.]+/g).map((v) => linear(Number(v) / 255));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const ground = (part) => { for (; part; part = part.parentElement) {
+      const own = getComputedStyle(part).backgroundColor;
+      if (own !== 'rgba(0, 0, 0, 0)') return own;
+    } return 'rgb(255, 255, 255)'; };
+  const texts = 'p, dt, dd, small, a, th, td, li, summary, button, figcaption, .small-chart span';
+  const faint = [...document.querySelectorAll(texts)].filter((part) => {
+    if (!part.checkVisibility() || !part.innerText.trim()) return false;
+    const [a, b] = [light(getComputedStyle(part).color), light(ground(part))].sort((x, y) => y - x);
+    return (a + 0.05) / (b + 0.05) < 4.5; });
+  return [...new Set(faint.map((part) => part.localName + ' ' + part.innerText.slice(0, 30)))]; })()"""
+
+
 def test_hostile_names_do_nothing(browser, document, contents, tmp_path):  # noqa: F811
     (tmp_path / "report.html").write_text(run_page(contents(hostile(document))), encoding="utf-8")
     browser.open(tmp_path / "report.html")

@@ -72,7 +72,7 @@ DAMAGES = {
     "roofline": "#roofline .plot { transform: translateX(60%) }",
     "area-power": "#area-power .bar i { background: red }",
     "certificate": "#certificate { height: 40px; overflow: hidden }",
-    "architecture": "#architecture .plan { max-width: 20rem }",
+    "architecture": "#architecture .plan { transform: scale(0.6) }",
 }
 
 

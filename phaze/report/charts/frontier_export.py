@@ -4,7 +4,6 @@ one HTML page to turn, to zoom and to read.
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from collections.abc import Iterable, Sequence
@@ -24,6 +23,8 @@ from phaze.explore.documents.result_document import ResultDocument
 from phaze.explore.frontier.frontier_indicators import hypervolume, knee
 from phaze.explore.frontier.pareto_archive import nondominated
 from phaze.explore.request.design_metrics import Metric, Row, metric
+from phaze.report import palette
+from phaze.report.csv_text import to_csv
 from phaze.report.number_format import number
 
 
@@ -88,16 +89,6 @@ def _minimised(rows: Sequence[Row], axes: Sequence[Metric]) -> NDArray[np.float6
 def with_axes(row: Row, axes: Sequence[Metric]) -> dict[str, Any]:
     """A row with a column for each axis, also for those that are worked out of others."""
     return {**row, **{axis.column: axis.value(row) for axis in axes}}
-
-
-def to_csv(rows: Sequence[Row]) -> str:
-    """One line per design; the header names every column with its unit."""
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n", restval="")
-    writer.writeheader()
-    writer.writerows(dict(row) for row in rows)
-    return text.getvalue()
 
 
 def to_parquet(rows: Sequence[Row]) -> bytes:
@@ -168,12 +159,11 @@ def frontier_remark(found: Frontier) -> str:
     return f"{len(found.rows)} designs; {knee_told}; hypervolume {number(found.hypervolume)} up to {corner}"
 
 
-_GREY, _BLUE, _RED = "#b8bec6", "#2563a8", "#c0392b"
 _PAGE_HEIGHT = 720
 
 
 def frontier_page(found: Frontier, designs: Sequence[Row], title: str) -> str:
-    """The page: all evaluated designs in grey, the frontier in blue, its knee in red and named.
+    """The page: all evaluated designs in grey, the frontier in blue, its knee in orange and named.
 
     Two axes give a plane, three a space that can be turned, more a matrix of planes. All texts are escaped.
     """
@@ -181,9 +171,9 @@ def frontier_page(found: Frontier, designs: Sequence[Row], title: str) -> str:
     kept = {str(row["id"]) for row in found.rows}
     others = [row for row in designs if str(row["id"]) not in kept]
     traces = [
-        _trace(others, found.axes, f"evaluated ({len(others)})", _GREY, 5),
-        _trace(found.rows, found.axes, f"frontier ({len(found.rows)})", _BLUE, 7, join=True),
-        *(_trace([row], found.axes, f"knee: {row['id']}", _RED, 12, label=True) for row in knees),
+        _trace(others, found.axes, f"evaluated ({len(others)})", palette.GREY, 5),
+        _trace(found.rows, found.axes, f"frontier ({len(found.rows)})", palette.BLUE, 7, join=True),
+        *(_trace([row], found.axes, f"knee: {row['id']}", palette.ORANGE, 12, label=True) for row in knees),
     ]
     figure = go.Figure(data=[trace for trace in traces if trace is not None])
     figure.update_layout(

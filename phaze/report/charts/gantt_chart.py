@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from math import inf
 
+from phaze.report import palette
 from phaze.report.number_format import duration, percent, time_unit
 from phaze.solvers.scheduling import Operator, ScheduleProblem, ScheduleResult
 from phaze.tolerances import SAME
@@ -144,7 +145,7 @@ def _blocks(rows: set[int]) -> Iterator[Block]:
             yield ordered[first], ordered[last - 1]
 
 
-IDLE = "#f2f2f2"
+IDLE = palette.WASH
 CRITICAL = "no slack (critical chain)"
 OUTLINE_PX = 2.5
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML forbids
@@ -163,12 +164,15 @@ class Kind:
     stripe: str
 
 
-_LOOKS = (
-    ("#0b5394", "#ffffff", ""),
-    ("#f6cf71", "#111111", ""),
-    ("#7fc4a8", "#111111", "#5ea98b"),
-    ("#cfe2f7", "#111111", "#8fb3dc"),
-    ("#a83c32", "#ffffff", "#bd6058"),
+_LOOKS = tuple(
+    (fill, palette.ON[fill], stripe)
+    for fill, stripe in (
+        (palette.BLUE, ""),
+        (palette.ORANGE, ""),
+        (palette.TEAL, palette.TINTS[palette.TEAL]),
+        (palette.PALE, palette.GREY),
+        (palette.VIOLET, palette.TINTS[palette.VIOLET]),
+    )
 )
 """Fill, ink, stripe. The fills differ in lightness as well as in hue: they stay apart in print and to every eye."""
 

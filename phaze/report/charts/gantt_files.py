@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from phaze.errors import InputError
+from phaze.report import palette
 from phaze.report.charts import gantt_svg
 from phaze.report.charts.gantt_chart import CRITICAL, IDLE, OUTLINE_PX, Bar, Gantt, Kind, row_px
 from phaze.report.number_format import time_unit
 from phaze.runs.atomic_files import check_writable, write_atomically
 
-_STYLE = "body{font:14px sans-serif;color:#222;margin:16px}h1{font-size:18px}"
+_STYLE = f"body{{font:14px sans-serif;color:{palette.INK};margin:16px}}h1{{font-size:18px}}"
 # Named one by one: the default ones include an upload to Plotly's servers.
 _BUTTONS = ["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]
 

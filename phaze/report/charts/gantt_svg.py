@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
 
+from phaze.report import palette
 from phaze.report.charts.gantt_chart import CRITICAL, IDLE, OUTLINE_PX, Bar, Gantt, Kind, row_px
 from phaze.report.charts.svg_charts import Scale
 from phaze.report.number_format import time_unit
@@ -12,7 +13,8 @@ from phaze.report.number_format import time_unit
 RIGHT, TOP, BOTTOM = 24, 96, 56
 _LETTER, _LINE = 7.3, 14.0  # px of a character and of a line at 12 px, on the safe side
 _STYLE = (
-    "text{font:12px sans-serif;fill:#222}.title{font-size:16px;font-weight:bold}.tick{stroke:#999}"
+    f"text{{font:12px sans-serif;fill:{palette.INK}}}.title{{font-size:16px;font-weight:bold}}"
+    f".tick{{stroke:{palette.SOFT}}}"
     ".bar{stroke:#fff}.critical{stroke:#000}"
     ".bound{stroke:#000;stroke-width:2;stroke-dasharray:4 3}.name{pointer-events:none}"
 )
@@ -132,7 +134,7 @@ def _legend(chart: Gantt) -> Iterator[str]:
     entries = [(kind.units, f'class="bar" fill="{_paint(kind, chart.kinds)}"') for kind in chart.kinds]
     entries += [
         (CRITICAL, f'class="critical" stroke-width="{OUTLINE_PX}" fill="#fff"'),
-        ("idle", f'fill="{IDLE}" stroke="#ccc"'),
+        ("idle", f'fill="{IDLE}" stroke="{palette.GREY}"'),
     ]
     x = 16.0
     for text, look in entries:

@@ -18,6 +18,7 @@ from rich.table import Table
 from phaze.document_names import DocumentName
 from phaze.errors import InputError
 from phaze.report import number_format as fmt
+from phaze.report import palette
 from phaze.report.terminal.design_tables import plain_table
 from phaze.workload.work import Layer, LayerChain, Pass
 from phaze.workload.workload_overview import Totals, totals_of
@@ -117,7 +118,7 @@ def _position(chain: LayerChain, which: str) -> int:
 
 
 GRAPH_FORMAT = DocumentName.GRAPH.version(1)
-_COLOURS = {NodePass.FORWARD: "#dbe9f6", NodePass.BACKWARD: "#fde3c8"}
+_COLOURS = {NodePass.FORWARD: palette.SKY, NodePass.BACKWARD: palette.TINTS[palette.ORANGE]}
 
 
 def to_json(drawing: Drawing) -> str:

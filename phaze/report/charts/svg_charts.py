@@ -13,6 +13,7 @@ import numpy as np
 
 from phaze.arrays import Floats
 from phaze.explore.request.design_metrics import Metric, Row
+from phaze.report import palette
 from phaze.report.number_format import number
 
 WIDTH, HEIGHT = 720, 480
@@ -21,9 +22,10 @@ _FONT, _TITLE_FONT = 13, 16  # px
 _WIDE = 0.6  # width of a character of a sans-serif font over its size, amply
 _BESIDE = 8  # px between a point and its name
 _FRONTIER_STYLE = (
-    "text{font:13px sans-serif;fill:#222}.title{font-size:16px;font-weight:bold}.grid{stroke:#ddd}"
-    ".axis{stroke:#222}.line{fill:none;stroke:#2563a8;stroke-width:2}.dot{fill:#2563a8}"
-    ".dot.knee{fill:#c0392b}"
+    f"text{{font:13px sans-serif;fill:{palette.INK}}}.title{{font-size:16px;font-weight:bold}}"
+    f".grid{{stroke:{palette.LINE}}}.axis{{stroke:{palette.INK}}}.dot{{fill:{palette.BLUE}}}"
+    f".line{{fill:none;stroke:{palette.BLUE};stroke-width:2}}"
+    f".dot.knee{{fill:{palette.ORANGE};stroke:{palette.INK}}}"
 )
 
 
@@ -48,7 +50,7 @@ class Scale:
 
 
 def draw_frontier(rows: Sequence[Row], x: Metric, y: Metric, title: str, knee: str | None = None) -> str:
-    """The whole SVG document; all texts are escaped. The design called `knee` is named and red."""
+    """The whole SVG document; all texts are escaped. The design called `knee` is named and orange."""
     points = [(x.value(row), y.value(row), str(row["id"])) for row in rows]
     across = _padded_scale([p[0] for p in points], LEFT, WIDTH - RIGHT)
     up = _padded_scale([p[1] for p in points], HEIGHT - BOTTOM, TOP)
@@ -147,13 +149,9 @@ def _round_step(raw: float) -> float:
 
 _BARS_WIDTH, _BARS_HEIGHT = 760, 460
 _BARS_LEFT, _BARS_RIGHT, _BARS_TOP, _BARS_BOTTOM = 80, 210, 48, 60
-_BARS_COLOURS = (
-    *("#2563a8", "#7aa6d6", "#c0392b", "#e67e22", "#f1c40f", "#8e44ad"),
-    *("#16a085", "#27ae60", "#7f8c8d", "#bdc3c7", "#34495e", "#d35400"),
-)
 _BARS_STYLE = (
-    "text{font:13px sans-serif;fill:#222}.title{font-size:16px;font-weight:bold}.grid{stroke:#ddd}"
-    ".key{font-size:12px}"
+    f"text{{font:13px sans-serif;fill:{palette.INK}}}.title{{font-size:16px;font-weight:bold}}"
+    f".grid{{stroke:{palette.LINE}}}.key{{font-size:12px}}"
 )
 
 
@@ -170,7 +168,7 @@ def draw_bars(bars: Sequence[StackedBar], title: str, across: str, up: str) -> s
     highest = max((sum(bar.parts.values()) for bar in bars), default=0.0) or 1.0
     scale = Scale(0.0, 1.05 * highest, _BARS_HEIGHT - _BARS_BOTTOM, _BARS_TOP)
     names = list(dict.fromkeys(name for bar in bars for name in bar.parts))
-    colour = {name: _BARS_COLOURS[i % len(_BARS_COLOURS)] for i, name in enumerate(names)}
+    colour = {name: palette.MANY[i % len(palette.MANY)] for i, name in enumerate(names)}
     middle = (_BARS_LEFT + _BARS_WIDTH - _BARS_RIGHT) / 2
     return "\n".join(
         [
@@ -241,8 +239,9 @@ def _bars_key(names: Sequence[str], colour: Mapping[str, str]) -> list[str]:
 SCATTER_SIZE, SCATTER_LEFT, SCATTER_TOP, SCATTER_EDGE = 440, 70, 40, 34
 MOST_SCATTERED = 800  # points that are drawn; of more, evenly spaced ones in the order of the file
 _SCATTER_STYLE = (
-    "text{font:12px sans-serif;fill:#222}.title{font-size:14px;font-weight:bold}.grid{stroke:#e4e4e4}"
-    ".same{stroke:#222}.band{stroke:#999;stroke-dasharray:4 4}.dot{fill:#2563a8;fill-opacity:.45}"
+    f"text{{font:12px sans-serif;fill:{palette.INK}}}.title{{font-size:14px;font-weight:bold}}"
+    f".grid{{stroke:{palette.LINE}}}.same{{stroke:{palette.INK}}}"
+    f".band{{stroke:{palette.SOFT};stroke-dasharray:4 4}}.dot{{fill:{palette.BLUE};fill-opacity:.45}}"
 )
 
 

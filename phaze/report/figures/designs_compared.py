@@ -4,7 +4,7 @@ next best."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isnan
 from typing import Any
 
@@ -12,6 +12,7 @@ from phaze.cost.software_losses import losses_told
 from phaze.explore.documents.result_document import Comparison, Design, ResultDocument
 from phaze.explore.request.design_metrics import METRICS, Row
 from phaze.report import number_format as fmt
+from phaze.report.csv_text import to_csv
 from phaze.report.figures.report_contents import Contents
 from phaze.report.html_markup import (
     Bar,
@@ -20,6 +21,7 @@ from phaze.report.html_markup import (
     bars,
     data,
     details,
+    download,
     figure,
     join,
     paragraph,
@@ -29,6 +31,7 @@ from phaze.report.html_markup import (
     tag,
 )
 from phaze.report.terminal.search_tables import throughput_ratio
+from phaze.runs.run_directory import flat_row
 
 _MOST_EVALUATED = 3000
 
@@ -57,12 +60,16 @@ POWER, THROUGHPUT = AXES[0].key, AXES[2].key
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Points of a chart: rows with the axes' keys and an `id`. `others`: designs not on the frontier."""
+    """Points of a chart: rows with the axes' keys and an `id`. `others`: designs not on the frontier.
+
+    `several`: frontiers by name, where there are more than one; `frontier` holds all their designs.
+    """
 
     frontier: Sequence[Row]
     others: Sequence[Row]
     chips: Sequence[Row] = ()
     winner: Sequence[Row] = ()
+    several: Mapping[str, Sequence[Row]] = field(default_factory=dict)
 
 
 def plane(marks: Marks, axes: Sequence[Axis], x: str, y: str) -> Html:
@@ -70,8 +77,9 @@ def plane(marks: Marks, axes: Sequence[Axis], x: str, y: str) -> Html:
     content = data("frontier-data", _data(marks, axes, x, y))
     count = len(marks.frontier)
     caption = (
-        "Every mark is a design; point at it for its figures. The line is the edge of what is reached: between two "
-        "designs the worse one counts."
+        "Every mark is a design; point at it for its figures."
+        + " The line is the frontier: between two designs the "
+        "worse one counts."
     )
     rows = table(
         ("design", *(axis.name for axis in axes)),
@@ -87,11 +95,10 @@ def _data(marks: Marks, axes: Sequence[Axis], x: str, y: str) -> dict[str, Any]:
     name = f"evaluated ({len(shown):,}" + (f" of {len(marks.others):,})" if step > 1 else ")")
     groups = [
         {"name": name, "role": "evaluated", "rows": _values(shown, axes)},
-        {
-            "name": f"frontier ({len(marks.frontier):,})",
-            "role": "frontier",
-            "rows": _values(marks.frontier, axes),
-        },
+        *(
+            {"name": f"{name} ({len(rows):,})", "role": "frontier", "rows": _values(rows, axes)}
+            for name, rows in (marks.several or {"frontier": marks.frontier}).items()
+        ),
         {"name": "known chips", "role": "chips", "rows": _values(marks.chips, axes)},
         {"name": "the winner", "role": "winner", "rows": _values(marks.winner, axes)},
     ]
@@ -152,17 +159,32 @@ def _place(count: int) -> Html:
     )
 
 
-def frontier(contents: Contents) -> Iterator[Section]:
-    """Plot, controls and table; nothing where the run has no frontier."""
-    points = list(_frontier_rows(contents.document))
+def marks_of(contents: Contents) -> tuple[Marks, list[Axis], str, str] | None:
+    """Points of a run's chart, its axes, and the keys of those shown at first; None where it has no frontier."""
+    points = list(frontier_rows(contents.document))
     if not points:
-        return
+        return None
     document = contents.document
     on_frontier = {str(point["id"]) for point in points}
     others = [row for row in contents.designs if str(row["id"]) not in on_frontier]
     marks = Marks(points, others, list(_chip_marks(document)), [_best(document)])
-    drawn = plane(marks, _axes(document), *_first_axes(document))
-    yield Section("frontier", "Frontier", join([paragraph(_words(document, len(points))), drawn]))
+    return marks, _axes(document), *_first_axes(document)
+
+
+def frontier(contents: Contents) -> Iterator[Section]:
+    """Plot, controls and table; nothing where the run has no frontier."""
+    if (found := marks_of(contents)) is not None:
+        words = paragraph(_words(contents.document, len(found[0].frontier)))
+        table_file = download(
+            "frontier", _frontier_csv(contents.document), "Download the frontier as CSV, all columns"
+        )
+        yield Section("frontier", "Frontier", join([words, plane(*found), table_file]))
+
+
+def _frontier_csv(document: ResultDocument) -> str:
+    """Every figure in full and every field of the architectures, as `frontier.csv` of the run has them."""
+    points = document.portfolio.frontier if document.portfolio else document.frontier
+    return to_csv([flat_row(point) for point in points])
 
 
 def _words(document: ResultDocument, count: int) -> str:
@@ -173,8 +195,8 @@ def _words(document: ResultDocument, count: int) -> str:
     )
 
 
-def _frontier_rows(document: ResultDocument) -> Iterator[Row]:
-    """Points with the figures of every axis that they have, by rising power."""
+def frontier_rows(document: ResultDocument) -> Iterator[Row]:
+    """Points of the frontier with the figures of every axis that they have, by rising power."""
     points: Iterable[Any] = document.portfolio.frontier if document.portfolio else document.frontier
     for point in sorted(points, key=lambda point: (point.tdp_w, point.id)):
         yield _flat(point.model_dump(exclude={"architecture"}))
@@ -209,10 +231,11 @@ def _first_axes(document: ResultDocument) -> tuple[str, str]:
 
 def _best(document: ResultDocument) -> Row:
     score = document.portfolio.score if document.portfolio else None
-    return {**_design_mark(document.best), "score": score}
+    return {**design_mark(document.best), "score": score}
 
 
-def _design_mark(design: Design) -> dict[str, Any]:
+def design_mark(design: Design) -> dict[str, Any]:
+    """A design as a row of a chart, its figures on the first workload."""
     result = next(iter(design.workloads.values()))
     return {
         "id": design.id,

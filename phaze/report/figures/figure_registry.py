@@ -14,6 +14,7 @@ from phaze.report.figures.proof_and_sensitivity import certificate, sensitivity
 from phaze.report.figures.question_and_answer import inputs
 from phaze.report.figures.question_figures import questions
 from phaze.report.figures.report_contents import Contents
+from phaze.report.figures.why_it_is_so import why
 from phaze.report.figures.winner_floorplan import architecture
 from phaze.report.html_markup import Html, Section
 
@@ -28,6 +29,7 @@ FIGURES: Registry[Figure] = Registry(
             "architecture": architecture,
             "frontier": frontier,
             "comparison": comparison,
+            "why": why,
             "placement": placement,
             "pipeline": pipeline,
             "operators": operators,

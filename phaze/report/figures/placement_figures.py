@@ -18,6 +18,7 @@ from phaze.report.html_markup import (
     figure,
     join,
     legend,
+    pair,
     paragraph,
     table,
     tag,
@@ -129,4 +130,4 @@ def _time(result: WorkloadResult) -> Html:
     rows.append([tag("strong", "iteration"), tag("strong", fmt.duration(total)), ""])
     note = "Counted on the slowest stage, which sets the pace."
     picture = join([legend({TIME[name].look: TIME[name].name for name in parts}), whole])
-    return join([figure(picture, note), table(["", "time", "share"], rows)])
+    return pair(figure(picture, note), table(["", "time", "share"], rows))

@@ -29,7 +29,7 @@ from phaze.report.html_markup import (
 from phaze.report.plan_words import BYTES, TIMES, summary
 from phaze.report.terminal.plan_tables import plan_proof
 
-_TIME_LOOKS: Mapping[str, str] = {
+TIME_LOOKS: Mapping[str, str] = {
     **dict.fromkeys(("product_s", "vector_s"), "c1"),
     "recompute_s": "c2",
     **dict.fromkeys(
@@ -38,7 +38,7 @@ _TIME_LOOKS: Mapping[str, str] = {
     **dict.fromkeys(("bubble_s", "host_s"), "c7"),
     "optimizer_s": "c5",
 }
-_GROUPS = {
+TIME_GROUPS = {
     "c1": "computation",
     "c2": "recompute",
     "c4": "exposed communication",
@@ -82,7 +82,7 @@ def _time(best: PlanResult) -> Html:
     total = best.iteration_time_s
     longest = max(parts.values())
     rows: list[list[object]] = [
-        [TIMES[n], fmt.duration(s), fmt.percent(s / total), bars([Bar(s / longest, _TIME_LOOKS[n])])]
+        [TIMES[n], fmt.duration(s), fmt.percent(s / total), bars([Bar(s / longest, TIME_LOOKS[n])])]
         for n, s in parts.items()
     ]
     rows.append([tag("strong", "iteration"), tag("strong", fmt.duration(total)), "", ""])
@@ -90,10 +90,10 @@ def _time(best: PlanResult) -> Html:
         rows.append(
             ["hidden beside computation", fmt.duration(hidden_s), "", bars([Bar(hidden_s / longest, "c6")])]
         )
-    used = {_TIME_LOOKS[name] for name in parts}
-    whole = bar(Bar(s / total, _TIME_LOOKS[n], TIMES[n]) for n, s in parts.items())
+    used = {TIME_LOOKS[name] for name in parts}
+    whole = bar(Bar(s / total, TIME_LOOKS[n], TIMES[n]) for n, s in parts.items())
     note = "Exposed time on the device with most to do; hidden time runs beside computation and is no part of the sum."
-    shown = {look: name for look, name in _GROUPS.items() if look in used}
+    shown = {look: name for look, name in TIME_GROUPS.items() if look in used}
     return join([legend(shown), whole, figure(table(("", "time", "share", ""), rows, look="wide"), note)])
 
 
@@ -188,10 +188,9 @@ def memory(contents: Contents) -> Iterator[Section]:
 
 def pipeline(contents: Contents) -> Iterator[Section]:
     """The iterations that could be played again."""
-    if contents.plans:
-        results = contents.document.best.workloads
-        told = {name: results[name].placement.plan for name in contents.plans}
-        body = by_workload(
-            (name, one_iteration(record, contents.plans[name])) for name, record in told.items() if record
-        )
+    results = contents.document.best.workloads
+    told = {name: results[name].placement.plan for name in contents.plans}
+    drawn = [(name, one_iteration(record, contents.plans[name])) for name, record in told.items() if record]
+    if drawn:
+        body = by_workload(drawn)
         yield Section("iteration", "One iteration", body)

@@ -110,25 +110,28 @@ def _words(plain: str) -> Html:
     return text(_BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", plain.replace(" mm2", " mm²")))
 
 
-def key_figures(document: ResultDocument) -> Html:
-    """The chip and its workload as tiles; several workloads as a table."""
-    best = document.best
-    tiles = [("power", f"{fmt.number(best.tdp_w)} W", ""), ("area", f"{fmt.number(best.area_mm2)} mm²", "")]
-    figures = {name: list(_figures(result)) for name, result in best.workloads.items()}
-    each = list(figures.values())
-    if len(each) == 1:
-        tiles += each[0]
-    drawn = tiled(tiles)
-    if len(each) == 1:
-        return drawn
-    rows = [
-        [name, *(tag("td", value, tag("small", below) if below else "") for _, value, below in own)]
-        for name, own in figures.items()
-    ]
-    return join([drawn, table(("", *(name for name, _, _ in each[0])), rows)])
+Tile = tuple[str, str, str]
+"""Name, value, and what belongs below it."""
 
 
-def _figures(result: WorkloadResult) -> Iterator[tuple[str, str, str]]:
+def key_figures(document: ResultDocument) -> list[Tile]:
+    """Figures of the one workload; of several `key_tables` holds them."""
+    results = list(document.best.workloads.values())
+    return list(_figures(results[0])) if len(results) == 1 else []
+
+
+def key_tables(document: ResultDocument) -> Iterator[Html]:
+    """Figures of several workloads, a row each."""
+    figures = {name: list(_figures(result)) for name, result in document.best.workloads.items()}
+    if len(figures) > 1:
+        rows = [
+            [name, *(tag("td", value, tag("small", below) if below else "") for _, value, below in own)]
+            for name, own in figures.items()
+        ]
+        yield table(("", *(name for name, _, _ in next(iter(figures.values())))), rows)
+
+
+def _figures(result: WorkloadResult) -> Iterator[Tile]:
     """Name, value, and what belongs below it."""
     tokens = result.throughput_tokens_per_s
     below = f"{fmt.count(round(tokens))} tokens/s" if tokens else ""
@@ -145,10 +148,11 @@ def _figures(result: WorkloadResult) -> Iterator[tuple[str, str, str]]:
         yield "carbon", f"{fmt.number(told.kg)} kg CO2e", f"per {told.unit}"
 
 
-def tiled(tiles: Iterable[tuple[str, str, str]]) -> Html:
+def tiled(tiles: Iterable[Tile]) -> Html:
     """Figures at a glance: name, value, and what belongs below it."""
     return tag("dl", *(_tile(*tile) for tile in tiles), look="numbers")
 
 
 def _tile(name: str, value: str, below: str) -> Html:
-    return tag("div", tag("dt", name), tag("dd", value, tag("small", below) if below else ""))
+    told = below if isinstance(below, Html) else tag("small", below) if below else ""
+    return tag("div", tag("dt", name), tag("dd", value, told))

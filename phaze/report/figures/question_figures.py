@@ -11,7 +11,7 @@ from phaze.report import number_format as fmt
 from phaze.report.cost_words import UnitCost, counted, grouped_kg, grouped_usd
 from phaze.report.figures.iteration_timeline import pipeline_chart
 from phaze.report.figures.report_contents import Contents
-from phaze.report.html_markup import Bar, Html, Section, bars, join, paragraph, table, tag
+from phaze.report.html_markup import Bar, Html, Section, bars, join, pair, paragraph, table, tag
 from phaze.report.plan_words import summary
 from phaze.report.terminal.question_tables import training_table
 from phaze.report.terminal.search_tables import amount
@@ -107,7 +107,7 @@ def _cost(cost: SampleCost) -> Html:
     each = UnitCost.of(cost)
     usd = _shares(grouped_usd(cost.cost_parts_usd), each.samples, f"Cost per {each.unit}, USD")
     kg = _shares(grouped_kg(cost.carbon_parts_kg), each.samples, f"Carbon per {each.unit}, kg CO2e")
-    return join([usd, kg, paragraph(counted(cost))])
+    return join([pair(usd, kg), paragraph(counted(cost))])
 
 
 def _shares(parts: Mapping[str, float], samples: float, caption: str) -> Html:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from phaze.explore.documents.explanation_document import Sensitivity
+from phaze.explore.documents.explanation_document import Explanation, Sensitivity
 from phaze.explore.documents.result_document import ResultDocument
 from phaze.explore.request.design_metrics import Row
 from phaze.hardware.architecture_table import ArchitectureTable
@@ -38,7 +38,7 @@ class Contents:
     """A run by its name, its document and its table of evaluated designs.
 
     `plans`: the winner's, played again, by workload; `per_stage`: that with a design for every stage; `sensitivity` by
-    workload. They are empty where `left_out` says why.
+    workload; `explanation`: of the first. They are empty where `left_out` says why.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Contents:
     sensitivity: Mapping[str, Sequence[Sensitivity]] = field(default_factory=dict)
     left_out: str = ""
     plans: Mapping[str, ReplayedPlan] = field(default_factory=dict)
+    explanation: Explanation | None = None
 
     @cached_property
     def schedules(self) -> dict[str, Schedules]:

@@ -9,7 +9,19 @@ from dataclasses import dataclass
 from phaze.explore.documents.result_document import Design
 from phaze.report import number_format as fmt
 from phaze.report.figures.report_contents import Contents
-from phaze.report.html_markup import Bar, Html, Section, bars, figure, join, legend, paragraph, table, tag
+from phaze.report.html_markup import (
+    Bar,
+    Html,
+    Section,
+    bars,
+    figure,
+    join,
+    legend,
+    pair,
+    paragraph,
+    table,
+    tag,
+)
 from phaze.report.number_format import label
 from phaze.report.terminal.design_tables import shown_fields
 
@@ -333,15 +345,15 @@ def architecture(contents: Contents) -> Iterator[Section]:
         "are no part of the area."
     )
     fields = table(["", ""], shown_fields(best.architecture), look="facts")
-    yield Section("architecture", "Architecture", join([figure(picture, caption), fields]))
+    yield Section("architecture", "Architecture", pair(figure(picture, caption), fields))
     yield Section("area-power", "Area and power", join(_area_and_power(best)))
 
 
 def _area_and_power(best: Design) -> Iterator[Html]:
-    yield tag("h3", "Area")
-    yield _parts(best.area_parts_mm2, "mm²", best.area_mm2, area_part)
-    yield tag("h3", "Power, worst case")
-    yield _parts(best.power_parts_w, "W", best.tdp_w, power_part)
+    yield pair(
+        join([tag("h3", "Area"), _parts(best.area_parts_mm2, "mm²", best.area_mm2, area_part)]),
+        join([tag("h3", "Power, worst case"), _parts(best.power_parts_w, "W", best.tdp_w, power_part)]),
+    )
     drawn = sum(best.power_parts_w.values())
     if best.tdp_w > drawn * (1 + 1e-9):
         yield paragraph(

@@ -10,8 +10,9 @@ from phaze.explore.request.design_metrics import Row
 from phaze.report import number_format as fmt
 from phaze.report.figures.designs_compared import AXES, POWER, THROUGHPUT, Marks, plane
 from phaze.report.figures.figure_registry import drawn
+from phaze.report.figures.first_screen import command, first_screen
 from phaze.report.figures.plan_figures import PlanContents, sections
-from phaze.report.figures.question_and_answer import key_figures, repeat, sentence, tiled
+from phaze.report.figures.question_and_answer import repeat, sentence, tiled
 from phaze.report.figures.report_contents import Contents
 from phaze.report.html_markup import Section, join, paragraph, tag, text
 from phaze.report.page.page_frame import Frame, kicker, render
@@ -28,7 +29,7 @@ def run_page(contents: Contents) -> str:
             kicker=kicker(contents.name, document.manifest.started_utc),
             heading=f"An accelerator for {workloads}",
             answer=sentence(document),
-            figures=key_figures(document),
+            figures=first_screen(contents),
             sections=list(drawn(contents)),
         )
     )
@@ -50,7 +51,7 @@ def plan_page(contents: PlanContents) -> str:
             kicker=kicker(contents.name, document.manifest.started_utc),
             heading=f"{document.request['mode'].capitalize()}: {workload} on {chips}",
             answer=join([text("The fastest plan that fits in memory is "), plan, text(words)], ""),
-            figures=tiled(_plan_key_figures(document)),
+            figures=join([tiled(_plan_key_figures(document)), *command(document.manifest)]),
             sections=list(sections(contents)),
         )
     )
@@ -97,7 +98,7 @@ def sweep_page(name: str, manifest: Manifest, designs: Sequence[Row], frontier: 
             kicker=kicker(name, manifest.started_utc),
             heading="A sweep of designs",
             answer=join([tag("strong", f"{len(edge):,}"), text(words)], ""),
-            figures=tiled(figures),
+            figures=join([tiled(figures), *command(manifest)]),
             sections=[
                 Section("frontier", "Frontier", join([paragraph(_TOLD), drawn])),
                 repeat(manifest),

@@ -53,10 +53,13 @@
     const found = read("frontier-data");
     const [x, y] = [chosen("x"), chosen("y")];
     const firstView = x === found.x && y === found.y && found.rising;
+    const edges = found.groups.filter((group) => group.role === "frontier");
+    const hues = ["--c1", "--c3", "--c5", "--c2", "--soft"];
     const data = found.groups.map((group) => {
       const rows = group.rows.filter((row) => within(row, "x") && within(row, "y"));
       const look = structuredClone(LOOKS[group.role]);
       if (group.role === "chips" && narrow.matches) look.mode = "markers";
+      if (group.role === "frontier") look.marker.color = look.line.color = hues[edges.indexOf(group) % hues.length];
       if (group.role === "frontier" && firstView) look.mode = "lines+markers";
       return {
         type: "scatter", name: group.name, ...look,
@@ -64,8 +67,8 @@
         hovertext: rows.map((row) => hover(found.axes, row)), hovertemplate: "%{hovertext}<extra></extra>",
       };
     });
-    const kept = data[found.groups.findIndex((group) => group.role === "frontier")].x.length;
-    const all = found.groups.find((group) => group.role === "frontier").rows;
+    const all = edges.flatMap((group) => group.rows);
+    const kept = all.filter((row) => within(row, "x") && within(row, "y")).length;
     element("frontier-count").textContent = `${kept} of ${all.length} designs`;
     element("frontier-table").querySelectorAll("tbody tr").forEach((line, i) => {
       line.hidden = !(within(all[i], "x") && within(all[i], "y"));
@@ -95,6 +98,45 @@
     if (element("frontier-form")) frontier();
   };
 
+  // Copies and downloads, all of what lies in the page.
+  const save = (name, text) => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+    link.download = `${name}.csv`;
+    link.click();
+    URL.revokeObjectURL(link.href);
+  };
+  const cell = (part) => {
+    const words = part.innerText.trim().replace(/\s+/g, " ");
+    return /[",\n]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words;
+  };
+  const csv = (table) => [...table.rows].map((row) => [...row.cells].map(cell).join(",")).join("\n") + "\n";
+  const copied = async (button) => {
+    try {
+      await navigator.clipboard.writeText(button.dataset.copy);
+    } catch {
+      getSelection().selectAllChildren(button.previousElementSibling);
+      document.execCommand("copy");
+    }
+    button.textContent = "Copied";
+  };
+  const tables = () => {
+    document.querySelectorAll("main .scroll > table").forEach((table, i) => {
+      if (!table.tHead) return;
+      const button = Object.assign(document.createElement("button"), { type: "button", className: "csv", textContent: "CSV" });
+      const name = `${table.closest("section").id}-${i + 1}`;
+      button.setAttribute("aria-label", `${table.caption?.innerText || name} as CSV`);
+      button.addEventListener("click", () => save(name, csv(table)));
+      table.parentElement.after(button);
+    });
+    document.querySelectorAll("[data-csv]").forEach((button) => {
+      button.addEventListener("click", () => save(button.dataset.csv, read(`${button.dataset.csv}-csv`)));
+    });
+    document.querySelectorAll("[data-copy]").forEach((button) => {
+      button.addEventListener("click", () => copied(button));
+    });
+  };
+
   // Plotly lies packed in the page; a browser too old to unpack it shows the tables instead.
   const unpack = async () => {
     const bytes = Uint8Array.from(atob(element("plotly").textContent), (letter) => letter.charCodeAt(0));
@@ -105,6 +147,7 @@
   };
   const start = async () => {
     prepare();
+    tables();
     try {
       await unpack();
       drawAll();

@@ -137,7 +137,7 @@ def _others(document: PlanDocument) -> Table:
     return table
 
 
-_STOPS = {
+STOPS: Mapping[str, str] = {
     Binding.MEMORY: "no room for more sequences",
     Binding.TTFT: "more would miss its target",
     Binding.TPOT: "more would miss its target",
@@ -174,7 +174,7 @@ def _serving_answer(plan: ServingPlan, space: ServingSpace) -> Table:
         ("devices in use", f"{plan.devices:,} of {plan.devices_given:,}"),
         ("energy per output token", fmt.decimal(plan.energy_per_token_j, "J")),
         ("MFU while prefilling", fmt.percent(plan.prefill_mfu)),
-        ("limited by", f"{plan.binding.value}: {_STOPS[plan.binding]}"),
+        ("limited by", f"{plan.binding.value}: {STOPS[plan.binding]}"),
     ):
         table.add_row(label, value)
     return table

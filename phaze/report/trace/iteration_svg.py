@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from phaze.explore.evaluation.planned_iteration import strategy_record
 from phaze.parallel.timeline.replayed_plan import ReplayedPlan
+from phaze.report import palette
 from phaze.report.charts.svg_charts import Scale
 from phaze.report.figures.iteration_timeline import Span, Window, plan_looks, plan_spans, plan_windows
 from phaze.report.html_markup import Html, tag, text
@@ -15,18 +16,10 @@ from phaze.report.plan_words import summary
 
 WIDTH, LEFT, RIGHT = 1200, 88, 24
 _TOP, _BELOW = 96, 64  # px above the first chart, and below each for its axis
-_COLOURS = {
-    "c1": "#1d5fa6",
-    "c2": "#7fb3e0",
-    "c3": "#5aa469",
-    "c4": "#e5a13c",
-    "c5": "#8a6fb0",
-    "c6": "#c9586c",
-    "c7": "#9aa0a6",
-}
 _STYLE = (
-    "text{font:13px sans-serif;fill:#222}.title{font-size:17px;font-weight:bold}.soft{fill:#666}.tick{stroke:#bbb}"
-    + "".join(f".{look}{{fill:{colour}}}" for look, colour in _COLOURS.items())
+    f"text{{font:13px sans-serif;fill:{palette.INK}}}.title{{font-size:17px;font-weight:bold}}"
+    f".soft{{fill:{palette.SOFT}}}.tick{{stroke:{palette.GREY}}}"
+    + "".join(f".{look}{{fill:{colour}}}" for look, colour in palette.CLASSES.items())
 )
 
 
@@ -82,7 +75,12 @@ def _chart(picture: IterationPicture, window: Window, top: float, row_px: float)
     scale = Scale(window.start_s, window.end_s, LEFT, WIDTH - RIGHT)
     bottom = top + row_px * picture.stages
     yield tag(
-        "rect", fill="#f3f5f7", x=LEFT, y=f"{top:g}", width=WIDTH - RIGHT - LEFT, height=f"{bottom - top:g}"
+        "rect",
+        fill=palette.WASH,
+        x=LEFT,
+        y=f"{top:g}",
+        width=WIDTH - RIGHT - LEFT,
+        height=f"{bottom - top:g}",
     )
     step = max(1, round(14 / row_px))
     for k in range(0, picture.stages, step):
