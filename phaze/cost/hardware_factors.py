@@ -36,6 +36,7 @@ _TENSOR = (
     "global_buffer_bytes_per_cycle",
     "fp8_speed",
     "fp4_speed",
+    "int8_speed",
 )
 _VECTOR = ("vector_cores", "vector_core_alus")
 _MEMORY = ("global_buffer_bytes", "hbm_bytes_per_s", "link_bandwidth_bytes_per_s")
@@ -53,6 +54,7 @@ class TensorSide:
     buffer_bytes_per_cycle: Floats  # global buffer to all local buffers
     fp8_speed: Floats  # products of the format in the place of one in the arrays' own precision
     fp4_speed: Floats
+    int8_speed: Floats
 
 
 @dataclass(frozen=True)
@@ -213,6 +215,7 @@ def _full(table: ArchitectureTable) -> ArchitectureTable:
         local_bytes=local_buffer_bytes_per_group(table),
         fp8_speed=narrow_speed(table, Format.FP8),
         fp4_speed=narrow_speed(table, Format.FP4),
+        int8_speed=narrow_speed(table, Format.INT8),
     )
 
 

@@ -22,7 +22,7 @@ from phaze.cost.core_cycles import (
 from phaze.cost.hardware_factors import Factors, MemorySide
 from phaze.cost.tiling import traffic_bytes
 from phaze.hardware.cluster_network import Network
-from phaze.workload.work import Format, Gemm, Traffic, Unit, Work
+from phaze.workload.work import NARROW, Gemm, Traffic, Unit, Work
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,12 @@ class GemmTables:
         self._tensor = tensor
         self._deals = deals(tensor.cores)
         shapes = np.stack(
-            [tensor.rows, tensor.columns, tensor.local_buffer_bytes, tensor.fp8_speed, tensor.fp4_speed]
+            [
+                tensor.rows,
+                tensor.columns,
+                tensor.local_buffer_bytes,
+                *(getattr(tensor, f"{format_}_speed") for format_ in NARROW),
+            ]
         )
         self._shapes, self._shape_of = np.unique(shapes, axis=1, return_inverse=True)
         self._shape_of = self._shape_of.ravel()
@@ -140,9 +145,7 @@ class GemmTables:
     def _cost(self, gemm: Gemm) -> GemmCosts:
         t = self._tensor
         rows, columns, local, *narrow = self._shapes
-        speed = dict(zip((Format.FP8, Format.FP4), narrow, strict=True)).get(
-            gemm.operands, np.ones_like(rows)
-        )
+        speed = dict(zip(NARROW, narrow, strict=True)).get(gemm.operands, np.ones_like(rows))
         # One search over tilings for all buffers: those that HBM fills, and those that feed the arrays.
         of_hbm = len(self._buffers)
         capacity = np.concatenate([self._buffers, local])

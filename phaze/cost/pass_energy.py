@@ -88,7 +88,10 @@ def _as_kernels(everything: Events, costs: PassCosts, rows: Rows, simt: Flags) -
 
 def _macs(works: Sequence[Work]) -> dict[str, Floats]:
     """Multiply-accumulates of each operator, (O,), by the width of their operands: the counts of `Events`."""
-    widths: dict[str, tuple[Format, ...]] = {"narrow_macs": (Format.FP8,), "fp4_macs": (Format.FP4,)}
+    widths: dict[str, tuple[Format, ...]] = {
+        "narrow_macs": (Format.FP8, Format.INT8),
+        "fp4_macs": (Format.FP4,),
+    }
     found = {
         name: np.array([sum(g.macs for g in w.gemms if g.operands in formats) for w in works], np.float64)
         for name, formats in widths.items()

@@ -67,10 +67,10 @@ def product_flops_per_s(table: ArchitectureTable, operands: str | None) -> Float
     return given_or(table, f"{operands}_rate", np.where(is_own, 1.0, lacking)) * own
 
 
-def narrow_speed(table: ArchitectureTable, operands: str) -> Floats:
+def narrow_speed(table: ArchitectureTable, operands: str | None) -> Floats:
     """Multiply-accumulates of operands in 8 or 4 bits in the place of one in the tensor cores' own precision.
 
-    1 where they are no faster: an array without the format would have to widen them first.
+    1 where they are no faster: an array without the format would have to widen them first. None: the own precision.
     """
     own = peak_flops_per_s(table)
     return np.maximum(product_flops_per_s(table, operands) / own, 1.0)

@@ -134,6 +134,12 @@ class Options:
 
 
 _WORKLOAD = "Built-in name, YAML, ONNX or .pt2 file, or hf:CONFIG.JSON."
+_RECIPES = (
+    *("none", "fp8", "fp8-early", "fp8-rows", "fp8-blocks", "mxfp8", "nvfp4"),
+    *("int8", "fp8-weights", "int8-weights", "int4-weights", "mxfp4-weights"),
+)
+_CACHE_FORMAT = "Format of the key-value cache: fp8 or int8 (default: the precision of the model)."
+_CACHE_FORMATS = ("fp8", "int8")
 _WORKLOAD_AT_HAND = "Built-in name, YAML, ONNX or .pt2 file, `hf:CONFIG.JSON`, or a workload at hand."
 
 
@@ -177,9 +183,10 @@ class TaskOptions(Options):
     )
     recipe: str | None = option(
         None,
-        "Linear layers in few bits where arrays are faster at it: fp8, fp8-early, fp8-rows, mxfp8, nvfp4 or none "
+        "Linear layers in few bits where arrays are faster at it: fp8, fp8-early, fp8-rows, fp8-blocks, mxfp8, nvfp4, "
+        "in inference int8; weights alone, on any arrays: fp8-, int8-, int4- or mxfp4-weights; or none "
         "(default: fp8 on precision bf16+fp8).",
-        offers=("none", "fp8", "fp8-early", "fp8-rows", "mxfp8", "nvfp4"),
+        offers=_RECIPES,
     )
     rung: str = option(
         "analytic",
@@ -238,6 +245,7 @@ class PassOptions(Options):
         "Layout of the key-value cache: contiguous or paged.",
         offers=("contiguous", "paged"),
     )
+    kv_cache_format: str | None = option(None, _CACHE_FORMAT, offers=_CACHE_FORMATS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -617,6 +625,12 @@ class PlanServingOptions(KeptOptions, OneArchOptions):
     chunk: int | None = option(None, "Prompt tokens a pass takes beside decode (default: the best).", least=1)
     kv_cache: str = option(
         "paged", "Layout of the key-value cache: contiguous or paged.", offers=("contiguous", "paged")
+    )
+    kv_cache_format: str | None = option(None, _CACHE_FORMAT, offers=_CACHE_FORMATS)
+    recipe: str | None = option(
+        None,
+        "Linear layers in few bits, as of `dse evaluate` (default: the model's own precision).",
+        offers=_RECIPES,
     )
     dispatch: Quantity | None = option(None, "Host time per kernel, for instance 5us (default: none).")
     network: str = option("default", "Built-in network or YAML file.", offers=Packaged.NETWORKS)

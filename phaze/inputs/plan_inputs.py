@@ -181,20 +181,23 @@ def _space(options: PlanServingOptions) -> ServingSpace:
     from phaze.hardware.cluster_network import load_network
     from phaze.inputs.architecture_names import find_architecture
     from phaze.inputs.named_choices import choose
-    from phaze.inputs.task_inputs import one_workload
+    from phaze.inputs.recipe_inputs import served_recipe
+    from phaze.inputs.task_inputs import cache_format, one_workload
     from phaze.parallel.serving import ServingOptions, ServingSpace, Targets, Traffic
     from phaze.workload.operators.kv_cache import KvCache
 
-    dispatch = options.dispatch
+    dispatch, chip = options.dispatch, find_architecture(options.arch)
     return ServingSpace(
         str(one_workload(options.workload)),
-        find_architecture(options.arch),
+        chip,
         options.devices,
         load_network(options.network),
         Traffic(options.prompt, options.output_tokens, options.rate),
         Targets(_seconds(options.max_ttft, "--max-ttft"), _seconds(options.max_tpot, "--max-tpot")),
         ServingOptions(
             kv_cache=choose(KvCache, options.kv_cache, "--kv-cache"),
+            kv_cache_format=cache_format(options.kv_cache_format),
+            recipe=served_recipe(options.recipe, chip),
             chunk=options.chunk,
             disaggregate=options.disaggregate,
             dispatch_s=0.0 if dispatch is None else _seconds(dispatch, "--dispatch"),

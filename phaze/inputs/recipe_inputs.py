@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from phaze.hardware.hardware_fields import FieldValue
     from phaze.hardware.spaces.design_space import DesignSpace
     from phaze.hardware.spaces.space_axis import Option
+    from phaze.workload.operators.low_precision import Recipe
 
 _FORMATS = ("precision", "fp8_rate", "fp4_rate")
 """Fields that say what arrays are faster at."""
@@ -25,11 +26,11 @@ def with_recipe(task: Task, asked: str | None, chips: ArchitectureTable) -> Task
     """The task with the recipe that was asked for, or without one (`none`).
 
     Nothing asked: fp8 where some of the chips are made for it (`precision: bf16+fp8`). Raises InputError for a word
-    that is no recipe, and one that is faster on none of the chips.
+    that is no recipe, one that is faster on none of the chips, and one for inference in training.
     """
-    from phaze.hardware.derived_figures import narrow_speed
     from phaze.hardware.hardware_fields import code
     from phaze.workload.operators.low_precision import NO_RECIPE, Recipe
+    from phaze.workload.workload import Mode
 
     if asked is None:
         made_for_it = (chips["precision"] == code("precision", "bf16+fp8")).any()
@@ -37,12 +38,38 @@ def with_recipe(task: Task, asked: str | None, chips: ArchitectureTable) -> Task
     if asked == NO_RECIPE:
         return task
     recipe = choose(Recipe, asked, "--recipe")
-    if not (narrow_speed(chips, recipe.operands) > 1).any():
-        raise InputError(
-            f"--recipe {recipe} needs arrays that are faster on {recipe.operands} operands, and none here are; "
-            "dse run --space precision and --fix precision=bf16+fp8 have such"
-        )
+    if task.workload.mode is Mode.TRAINING and not recipe.trains:
+        trains = ", ".join(one for one in Recipe if one.trains)
+        raise InputError(f"--recipe {recipe} is for inference (--mode prefill or decode); to train: {trains}")
+    _check_arrays(recipe, chips)
     return replace(task, recipe=recipe)
+
+
+def served_recipe(asked: str | None, chip: Architecture) -> Recipe | None:
+    """The recipe that a model is served in on a chip. Raises InputError as `with_recipe`."""
+    from phaze.hardware.architecture import to_table
+    from phaze.workload.operators.low_precision import NO_RECIPE, Recipe
+
+    if asked in (None, NO_RECIPE):
+        return None
+    recipe = choose(Recipe, str(asked), "--recipe")
+    _check_arrays(recipe, to_table([chip]))
+    return recipe
+
+
+def _check_arrays(recipe: Recipe, chips: ArchitectureTable) -> None:
+    """Raises InputError for a recipe that is faster on none of the chips, unless weights alone are in few bits."""
+    from phaze.hardware.derived_figures import narrow_speed
+    from phaze.workload.operators.low_precision import Recipe
+
+    if recipe.operands is None or (narrow_speed(chips, recipe.operands) > 1).any():
+        return
+    alone = f"{recipe.operands}-weights"
+    stored = f", and --recipe {alone} keeps the weights alone so (inference)" if alone in list(Recipe) else ""
+    raise InputError(
+        f"--recipe {recipe} needs arrays that are faster on {recipe.operands} operands, and none here are; "
+        f"dse run --space precision and --fix precision=bf16+fp8 have such{stored}"
+    )
 
 
 def task_in_recipe(task: Task, asked: str | None, chip: Architecture) -> Task:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from phaze.hardware.spaces.design_space import DesignSpace
     from phaze.inputs.option_models import BudgetOptions, SpaceOptions, TaskOptions
     from phaze.parallel.framework import Framework
+    from phaze.workload.operators.kv_cache import CacheFormat
     from phaze.workload.workload import Workload
 
     Source = str | Path | Workload
@@ -30,6 +31,7 @@ _AS_USUAL: dict[str, Any] = {
     "bind": None,
     "context": None,
     "kv_cache": "contiguous",
+    "kv_cache_format": None,
     "fusion": "all",
 }
 """How workloads at hand were loaded."""
@@ -101,8 +103,16 @@ def _workload(source: Source, options: TaskOptions, software: Framework) -> Work
         bind=bindings(BindOptions.of(options.values).bind or ()),
         context=passes.context,
         kv_cache=choose(KvCache, passes.kv_cache, "--kv-cache"),
+        kv_cache_format=cache_format(passes.kv_cache_format),
         fusion=parse_fusion(options.fusion or describe_fusion(software.fusion), "--fusion"),
     )
+
+
+def cache_format(word: str | None) -> CacheFormat | None:
+    """Format of a key-value cache; None: the model's own. Raises InputError."""
+    from phaze.workload.operators.kv_cache import CacheFormat
+
+    return None if word is None else choose(CacheFormat, word, "--kv-cache-format")
 
 
 def _check_as_usual(workload: Workload, options: TaskOptions) -> None:

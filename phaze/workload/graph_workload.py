@@ -17,11 +17,11 @@ from phaze.workload.layers.layer_cutting import Segment, cut, distinct_names, wh
 from phaze.workload.layers.layer_reuse import Repeats, Signatures, interpolate_layers
 from phaze.workload.operators.low_precision import Recipe, with_recipe
 from phaze.workload.operators.operator_graph import OperatorGraph, OpKind
-from phaze.workload.operators.operator_steps import OperatorContext, word
+from phaze.workload.operators.operator_steps import OperatorContext, integer, word
 from phaze.workload.parallel_degrees import Sharding
-from phaze.workload.sharding.expert_parallelism import expert_tensors
+from phaze.workload.sharding.expert_parallelism import has_idle_experts
 from phaze.workload.sharding.layer_division import UndividedModel
-from phaze.workload.sharding.shard_roles import among_experts
+from phaze.workload.sharding.shard_roles import among_experts, in_expert
 from phaze.workload.sharding.shardable_layers import classify_segments, mix_chains
 from phaze.workload.training.backward_pass import differentiable, model_parameters
 from phaze.workload.training.training_loss import with_loss
@@ -206,7 +206,7 @@ class GraphWorkload:
     def expert_parallel_divisors(self, limit: int) -> tuple[int, ...]:
         """Every divisor of the experts of all layers that have some; 1 without experts."""
         graph = self._model.graph(1)
-        experts = gcd(*(graph.tensors[name].shape[0] for name in expert_tensors(graph)))
+        experts = gcd(*(integer(op, "experts", 1) for op in graph.operators if in_expert(op)))
         return tuple(e for e in range(1, min(limit, experts) + 1) if experts % e == 0) or (1,)
 
     def operator_graph(self, microbatch: int) -> OperatorGraph:
@@ -256,6 +256,8 @@ class GraphWorkload:
         known = {key[0]: chain for key, chain in self._chains.items() if key[1:] == rest}
         if len(known) < _LINE or not min(known) < microbatch < max(known):
             return None
+        if has_idle_experts(self._cut(min(known)).whole.graph):
+            return None  # how many are reached is on no line
         inner = next(size for size in known if min(known) < size < max(known))
         return interpolate_layers([known[min(known)], known[inner], known[max(known)]], microbatch)
 

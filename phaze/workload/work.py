@@ -43,7 +43,7 @@ class Format(StrEnum):
     FP32 = "fp32"
 
 
-NARROW = (Format.FP8, Format.FP4)
+NARROW = (Format.FP8, Format.FP4, Format.INT8)
 """Formats of linear layers in few bits (`phaze.workload.operators.low_precision`), which some chips are faster on."""
 
 
@@ -120,6 +120,10 @@ class Gemm:
         return self.groups * self.m * self.k * self.n
 
 
+LATENT = "latent_attention"
+"""Kind of flash attention over latent vectors, from which keys and values are not unfolded."""
+
+
 @dataclass(frozen=True, slots=True)
 class Flash:
     """Figures of a flash-attention kernel beyond the sizes of its products.
@@ -148,7 +152,8 @@ class Work:
     attention: keys and values are re-read for every block of queries that fits); `link` is the
     collective of a LINK operator. `rows`: rows of a softmax or row norm, each of which is reduced before its
     elements can be written; 0 where elements do not wait for each other. `access_bytes`: what a thread of a
-    SIMT kernel moves at a time; 0, as much as the chip lets it. `flash` belongs to flash attention.
+    SIMT kernel moves at a time; 0, as much as the chip lets it. `flash` belongs to flash attention; `of_cache`: another
+    operator whose work is that of the tokens in the key-value cache.
     """
 
     name: str
@@ -163,6 +168,7 @@ class Work:
     rows: int = 0
     access_bytes: float = 0.0
     flash: Flash | None = None
+    of_cache: bool = False
 
     @property
     def macs(self) -> int:
@@ -199,8 +205,8 @@ class Layer:
 
     `parameters`: elements on one device, `expert_parameters` those of them that belong to
     experts; in training those that are trained. `frozen_weight_bytes`: all others, which every device keeps whole.
-    `scaled_weight_bytes`: copies of weights in few bits, between microbatches. `saved_bytes`: what forward keeps for
-    backward.
+    `scaled_weight_bytes`: weights in few bits beyond the weights themselves, in training copies between microbatches;
+    in inference what they take less, below 0. `saved_bytes`: what forward keeps for backward.
     `working_bytes`: the largest set of activations alive while the layer runs (beyond what is saved).
     `cache_bytes`: the key-value cache after the pass, new entries included.
     `input_bytes`, `output_bytes`: the boundary tensors as one tensor-parallel group exchanges them (whole,

@@ -19,7 +19,7 @@ from phaze.workload.fusion_rules import ALL_FUSION, Fusion
 from phaze.workload.graph_workload import NO_CACHE, ForwardModel, GraphWorkload, answerable_mode
 from phaze.workload.hugging_face.model_config import config_file, read_config, translate
 from phaze.workload.layers.layer_reuse import Repeats, repeats_of
-from phaze.workload.operators.kv_cache import KvCache
+from phaze.workload.operators.kv_cache import CacheFormat, KvCache
 from phaze.workload.operators.low_precision import Recipe
 from phaze.workload.operators.operator_graph import OperatorGraph
 from phaze.workload.workload import Attention, Mode, Workload
@@ -33,8 +33,9 @@ class LoadOptions:
 
     `sequence_length` and `global_batch` replace the model's own; `bind` gives sizes to symbolic
     dimensions. `context`: tokens of each sequence in the key-value cache before the pass (default: none in
-    prefill, a whole sequence in decode), which `kv_cache` says the layout of. `fusion`: rules that are on. `recipe`: of
-    linear layers in 8 or 4 bits. Raises InputError for sizes below 1 and for what does not go together.
+    prefill, a whole sequence in decode), which `kv_cache` says the layout of and `kv_cache_format` the format (None:
+    the model's own). `fusion`: rules that are on. `recipe`: of linear layers in 8 or 4 bits. Raises InputError for
+    sizes below 1 and for what does not go together.
     """
 
     mode: Mode = Mode.TRAINING
@@ -46,6 +47,7 @@ class LoadOptions:
     context: int | None = None
     kv_cache: KvCache = KvCache.CONTIGUOUS
     recipe: Recipe | None = None
+    kv_cache_format: CacheFormat | None = None
 
     def __post_init__(self) -> None:
         """Check the sizes, and that there is a cache where it is spoken of."""
@@ -54,10 +56,12 @@ class LoadOptions:
             if value is not None and value < 1:
                 raise InputError(f"{what} is {value}; it must be at least 1")
         paged = self.kv_cache is KvCache.PAGED
-        if self.mode is Mode.TRAINING and (self.context is not None or paged):
+        if self.mode is Mode.TRAINING and (self.context is not None or paged or self.kv_cache_format):
             raise InputError(
-                "training keeps no key-value cache: context and its layout are for prefill and decode"
+                "training keeps no key-value cache: context, its layout and format are for prefill and decode"
             )
+        if self.mode is Mode.TRAINING and self.recipe is not None and not self.recipe.trains:
+            raise InputError(f"recipe {self.recipe} is for prefill and decode")
         if paged and self.attention is not Attention.FLASH:
             raise InputError("a paged key-value cache needs flash attention")
 
@@ -69,7 +73,8 @@ class LoadOptions:
 
     def refuse_cache(self, source: str, what: str) -> None:
         """Raise InputError where a key-value cache is asked of a model that has none we could fill."""
-        if self.mode is Mode.DECODE or self.context is not None or self.kv_cache is KvCache.PAGED:
+        paged = self.kv_cache is KvCache.PAGED
+        if self.mode is Mode.DECODE or self.context is not None or paged or self.kv_cache_format:
             raise InputError(NO_CACHE.format(source=source, what=what))
 
     def refuse_sequence(self, source: str, what: str) -> None:
@@ -130,17 +135,27 @@ def load_workload(
     context: int | None = None,
     kv_cache: KvCache = KvCache.CONTIGUOUS,
     recipe: Recipe | None = None,
+    kv_cache_format: CacheFormat | None = None,
 ) -> Workload:
     """Workload of a built-in name, a YAML, ONNX or `.pt2` file, or `hf:` and the path of a Hugging Face config.
 
     `sequence_length` and `global_batch` replace the file's own; `bind` gives sizes to the symbolic
-    dimensions of an ONNX or `.pt2` file; that of an ONNX batch is the global batch. `context` and
-    `kv_cache` describe the key-value cache of inference, and `recipe` linear layers in few bits, see
-    `LoadOptions`. Raises InputError for an unknown name (with the nearest ones), a file that cannot be read or
-    used, and sizes that make no sense.
+    dimensions of an ONNX or `.pt2` file; that of an ONNX batch is the global batch. `context`,
+    `kv_cache` and `kv_cache_format` describe the key-value cache of inference, and `recipe` linear layers in few
+    bits, see `LoadOptions`. Raises InputError for an unknown name (with the nearest ones), a file that cannot be
+    read or used, and sizes that make no sense.
     """
     options = LoadOptions(
-        mode, attention, sequence_length, global_batch, bind or {}, fusion, context, kv_cache, recipe
+        mode,
+        attention,
+        sequence_length,
+        global_batch,
+        bind or {},
+        fusion,
+        context,
+        kv_cache,
+        recipe,
+        kv_cache_format,
     )
     found = _front_end(source)
     return _builtin(source, options) if found is None else _loaded(*found, source, options)
@@ -324,7 +339,7 @@ def _extent(spec: WorkloadSpec[FamilyDimensions], source: str, options: LoadOpti
     if limit is not None and longest > limit:
         what = "context" if decode else f"context and {tokens} tokens more"
         raise InputError(f"{source}: {what} make {longest}, beyond the model's {limit} positions")
-    return Extent(1, 1 if decode else tokens, context, options.kv_cache)
+    return Extent(1, 1 if decode else tokens, context, options.kv_cache, options.kv_cache_format)
 
 
 def _with_sequence(

@@ -18,7 +18,7 @@ from phaze.cost.kernels.expert_layers import (
     experts_hit,
 )
 from phaze.cost.kernels.fitted_constants import law_of
-from phaze.cost.kernels.flash_attention import LATENT, LATENT_TRITON, decodes
+from phaze.cost.kernels.flash_attention import LATENT_TRITON, decodes
 from phaze.cost.kernels.kernel_laws import kernels_s
 from phaze.cost.kernels.link_constants import with_laws
 from phaze.hardware.architecture import load_architecture, to_table
@@ -27,7 +27,7 @@ from phaze.validation.measurement_columns import read_columns
 from phaze.validation.measurement_schemas import TABLES
 from phaze.validation.sets.kernels import exchange_measurements, expert_measurements, latent_measurements
 from phaze.validation.single_operators import product
-from phaze.workload.work import Collective, Format
+from phaze.workload.work import LATENT, Collective, Format
 
 H200 = to_table([load_architecture("h200")])
 

@@ -62,7 +62,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
             "order",
             "offload",
         ),
-        *("disaggregate", "chunk", "kv_cache"),
+        *("disaggregate", "chunk", "kv_cache", "kv_cache_format"),
     ),
     "Search": (
         *("strategy", "sampler", "trials", "evaluations", "designs", "top_k", "robust", "method", "compat"),

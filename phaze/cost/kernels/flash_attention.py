@@ -22,9 +22,8 @@ from phaze.hardware.derived_figures import (
 )
 from phaze.workload.work import Flash, Format, Work
 
-LATENT = "latent_attention"
 LATENT_TRITON = "latent_attention_triton"
-"""Kinds of multi-head latent attention, by libraries' kernels and by Triton's: the same laws, other constants."""
+"""Kind of attention over latent vectors by Triton's kernels: the laws of `LATENT`, other constants."""
 
 _FORWARD_PRODUCTS = 2  # scores and their weighted sum
 

@@ -26,7 +26,6 @@ from phaze.cost.kernels.convolutions import (
 from phaze.cost.kernels.expert_layers import FUSED, SCATTERED, UNPACKED, ExpertLaw, expert_layers_s
 from phaze.cost.kernels.fitted_constants import GENERIC, NO_OWN, Constants, OwnConstants
 from phaze.cost.kernels.flash_attention import (
-    LATENT,
     LATENT_TRITON,
     AttentionChip,
     AttentionSizes,
@@ -47,7 +46,7 @@ from phaze.cost.roofline_model import least_s
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.hardware_fields import field_table
 from phaze.workload.operators.operator_graph import OpKind
-from phaze.workload.work import Format, Gemm, Traffic, Unit, Work
+from phaze.workload.work import LATENT, Format, Gemm, Traffic, Unit, Work
 
 
 class Shape(StrEnum):

@@ -22,8 +22,11 @@ _Value = TypeVar("_Value", float, Floats)
 
 
 def takes_recipe(table: ArchitectureTable, recipe: Recipe | None) -> NDArray[np.bool_]:
-    """Which architectures points with a recipe are for, (A,): those that are faster on its operands."""
-    if recipe is None:
+    """Which architectures points with a recipe are for, (A,): those that are faster on its operands.
+
+    All where weights alone are in few bits.
+    """
+    if recipe is None or recipe.operands is None:
         return np.ones(len(table), dtype=np.bool_)
     return np.asarray(narrow_speed(table, recipe.operands) > 1)
 

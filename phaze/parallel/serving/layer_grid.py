@@ -19,7 +19,8 @@ from phaze.parallel.serving.serving_requests import Traffic
 from phaze.scheduling.layers import TimedChain
 from phaze.scheduling.passes import SolveLimits
 from phaze.tolerances import PASS_STATES
-from phaze.workload.operators.kv_cache import KvCache
+from phaze.workload.operators.kv_cache import CacheFormat, KvCache
+from phaze.workload.operators.low_precision import Recipe
 from phaze.workload.work import LayerChain, Pass, Work
 from phaze.workload.workload import Mode, Workload
 from phaze.workload.workload_loader import load_workload
@@ -58,7 +59,7 @@ def doublings(first: int, last: int) -> list[int]:
 
 def is_attention(work: Work) -> bool:
     """Whether an operator looks at the key-value cache."""
-    return work.flash is not None
+    return work.flash is not None or work.of_cache
 
 
 def without_attention(pass_: Pass) -> Pass:
@@ -119,10 +120,15 @@ _FINE = range(64, 1024)  # tokens after which there is a point between powers of
 
 @dataclass(frozen=True)
 class Served:
-    """A model as it is served: where it comes from, the layout of its cache, and its workloads, each loaded once."""
+    """A model as it is served: where it comes from, its cache, its weights, and its workloads, each loaded once.
+
+    `kv_cache_format`, `recipe`: formats of the cache and of linear layers (None: the model's own).
+    """
 
     source: str
     kv_cache: KvCache
+    kv_cache_format: CacheFormat | None = None
+    recipe: Recipe | None = None
     _loaded: dict[tuple[int | None, int | None], Workload] = field(default_factory=dict)
 
     def decode(self, context: int) -> Workload:
@@ -142,6 +148,8 @@ class Served:
                 sequence_length=tokens,
                 context=context,
                 kv_cache=self.kv_cache,
+                kv_cache_format=self.kv_cache_format,
+                recipe=self.recipe,
             )
         return self._loaded[key]
 
@@ -227,7 +235,8 @@ class LayerGrid:
     def weight_bytes(self) -> Floats:
         """Weights of each layer, (L,)."""
         numerics = self.served.decode(self.traffic.prompt_tokens).numerics
-        return _positions(self.base, "parameters") * numerics.state_bytes
+        whole = _positions(self.base, "parameters") * numerics.state_bytes
+        return whole + _positions(self.base, "scaled_weight_bytes")
 
     @cached_property
     def boundary_bytes(self) -> Floats:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from phaze.cost.fidelity import Fidelity
 from phaze.errors import InputError
-from phaze.workload.operators.kv_cache import KvCache
+from phaze.workload.operators.kv_cache import CacheFormat, KvCache
+from phaze.workload.operators.low_precision import Recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ class Targets:
 class ServingOptions:
     """Options of the serving software, and the choices of the search.
 
+    `kv_cache_format`, `recipe`: formats of the cache and of linear layers (None: the model's own).
     `chunk`: prompt tokens that an iteration takes beside the decoding sequences (None: the best of all, whole
     prompts on their own among them). `disaggregate`: prefill and decode on pools of their own (None: the better).
     `dispatch_s`: host time per kernel; a pass is never faster than its kernels are dispatched. `memory_share`:
@@ -80,6 +82,8 @@ class ServingOptions:
     """
 
     kv_cache: KvCache = KvCache.PAGED
+    kv_cache_format: CacheFormat | None = None
+    recipe: Recipe | None = None
     chunk: int | None = None
     disaggregate: bool | None = None
     dispatch_s: float = 0.0

@@ -10,7 +10,7 @@ from phaze.cost.pass_energy import static_w
 from phaze.errors import InfeasibleError, Shortfall
 from phaze.hardware.architecture import Architecture
 from phaze.hardware.cluster_network import Network
-from phaze.hardware.derived_figures import peak_flops_per_s
+from phaze.hardware.derived_figures import narrow_speed, peak_flops_per_s
 from phaze.parallel.serving.disaggregated_pools import decode_offers, pairs, prefill_offers
 from phaze.parallel.serving.replica_offers import (
     Offers,
@@ -72,9 +72,11 @@ def _request_j(choice: ServingChoice, space: ServingSpace) -> float:
 
 
 def _mfu(part: PoolChoice, prefill_s: float, space: ServingSpace) -> float:
-    """Model FLOPs of the prompts of one prefill over what the replica could do in its time."""
+    """Model FLOPs of the prompts of one prefill over what the replica could do in its time, in its fastest format."""
+    recipe, table = space.options.recipe, space.chip.table
     prompts = part.offers.batch[part.at] if part.role is Role.PREFILL else 1.0
-    peak = float(peak_flops_per_s(space.chip.table)[0]) * part.replica.devices
+    faster = narrow_speed(table, None if recipe is None else recipe.operands)
+    peak = float((peak_flops_per_s(table) * faster)[0]) * part.replica.devices
     return float(prompts) * part.replica.grid.prompt_flops / (prefill_s * peak)
 
 

@@ -69,7 +69,8 @@ class ServingSpace:
     @cached_property
     def served(self) -> Served:
         """The model, every workload of it loaded once."""
-        return Served(self.workload, self.options.kv_cache)
+        o = self.options
+        return Served(self.workload, o.kv_cache, o.kv_cache_format, o.recipe)
 
     @cached_property
     def replicas(self) -> tuple[Replica, ...]:

@@ -43,8 +43,8 @@ class Decoder(TransformerDimensions):
 
     @property
     def autoregressive(self) -> bool:
-        """One token after another; the cache of latent vectors is not modelled."""
-        return self.latent is None
+        """One token after another."""
+        return True
 
     @property
     def rotated(self) -> int:
@@ -89,10 +89,11 @@ class Decoder(TransformerDimensions):
     def _further(self, t: Transformer, x: str) -> list[tuple[int, str]]:
         """Multi-token prediction (arXiv 2412.19437, section 2.2): what every module makes of the one before.
 
-        A block each, on that joined with the embedding of one token further.
+        A block each, on that joined with the embedding of one token further. Inference that does not speculate leaves
+        them out.
         """
         found = []
-        for k in range(1, self.ahead + 1):
+        for k in range(1, self.ahead + 1) if t.cache is None else ():
             name = f"ahead{k}"
             ids = t.g.input(f"{name}.token_ids", t.g.shape(x)[:-1], 8)
             token = t.norm(f"{name}.token_norm", look_up(t, self, f"{name}.token", ids))

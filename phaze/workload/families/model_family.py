@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from phaze.workload.operators.kv_cache import KvCache
+from phaze.workload.operators.kv_cache import CacheFormat, KvCache
 from phaze.workload.operators.operator_graph import GraphBuilder, OperatorGraph, OpKind
 from phaze.workload.workload import Attention
 
@@ -35,13 +35,15 @@ class Extent:
 
     `batch` samples. Of sequence models, `tokens` of each sample; `context` tokens of each sample went
     before and lie in the key-value cache (0: none). `cache`: how keys and values are kept for later tokens;
-    None: they are not (training). Families without sequences, or without a cache, ignore what is not theirs.
+    None: they are not (training). `cache_format`: in which format; None: in that of the workload. Families without
+    sequences, or without a cache, ignore what is not theirs.
     """
 
     batch: int
     tokens: int = 1
     context: int = 0
     cache: KvCache | None = None
+    cache_format: CacheFormat | None = None
 
 
 class FamilyDimensions(Strict, ABC):

@@ -8,15 +8,23 @@ Halves that stand side by side (GPT-J; PaLM, arXiv 2204.02311), multi-head laten
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from phaze.workload.families.model_family import Count, CountOrNone, Extent, Strict
 from phaze.workload.families.transformer_dimensions import NormPlace, Positions, Scores, StackDimensions
-from phaze.workload.families.transformer_operators import Heads, Mask, Parts, Primitives, mix
+from phaze.workload.families.transformer_operators import (
+    ACTIVATION_BYTES,
+    Heads,
+    Mask,
+    Parts,
+    Primitives,
+    mix,
+)
 from phaze.workload.operators.operator_graph import GraphBuilder, OpKind
-from phaze.workload.sharding.shard_roles import Shard
+from phaze.workload.sharding.shard_roles import Shard, experts_reached
 from phaze.workload.workload import Attention
 
 
@@ -41,6 +49,7 @@ class Transformer(Primitives):
         self.sequence = extent.tokens
         self.context = extent.context
         self.cache = extent.cache
+        self.cache_format = extent.cache_format
         self.attention_kind = attention
         self.scope = scope
 
@@ -102,10 +111,16 @@ class Transformer(Primitives):
         """The whole cache after appending x (batch, tokens, width) to it; x itself where nothing is kept."""
         if self.cache is None:
             return x
+        width = self.g.shape(x)[-1]
+        return self.kept(name, x, shard=Shard.HEADS, shard_parts=((heads, width // heads),))
+
+    def kept(self, name: str, x: str, **roles: object) -> str:
+        """The whole cache after appending x (batch, tokens, width) to it, where there is one."""
         batch, tokens, width = self.g.shape(x)
-        shape, parts = (batch, self.context + tokens, width), ((heads, width // heads),)
-        page = self.cache.page
-        return self.operator(name, OpKind.CACHE, (x,), shape, page=page, shard=Shard.HEADS, shard_parts=parts)
+        shape = (batch, self.context + tokens, width)
+        each = self.cache_format.element_bytes if self.cache_format else ACTIVATION_BYTES
+        page = self.cache.page if self.cache else 0
+        return self.g.add(name, OpKind.CACHE, (x,), shape, each, page=page, **roles)
 
     def rotate(self, name: str, x: str, heads: int) -> str:
         """Rotation of the heads' elements by their position."""
@@ -173,48 +188,150 @@ class Latent(Strict):
         """Elements of a query's and a key's head."""
         return self.qk_nope_head_dim + self.qk_rope_head_dim
 
+    def folds(self, tokens: int, context: int) -> bool:
+        """Whether attention on latent vectors multiplies less than unfolding those of the context for it.
+
+        Per head: tokens (tokens + context) (2 rank + rotated) against context rank (nope + value) + tokens
+        (tokens + context) (nope + rotated + value).
+        """
+        made = self.qk_nope_head_dim + self.v_head_dim
+        wider = 2 * self.kv_lora_rank - made
+        return tokens * (tokens + context) * wider < context * self.kv_lora_rank * made
+
 
 def latent_attention(t: Transformer, sizes: Latent, name: str, x: str, *, causal: bool) -> str:
     """Attention over keys and values unfolded from their latent vector; rotation of a part of each head.
 
-    The narrow products are the same on every device, those after them are divided by heads.
+    The narrow products are the same on every device, those after them are divided by heads. A cache holds the latent
+    vector and the rotated part of the keys, normed and rotated. Few tokens after a long context leave them folded:
+    queries and results go through the matrices that unfold (DeepSeek-V2, arXiv 2405.04434, section 2.1.2).
     """
     heads = t.d.heads
-    q = _queries(t, sizes, name, x)
-    k, v = _keys_and_values(t, sizes, name, x)
+    plain, rotated = _queries(t, sizes, name, x)
+    latent, shared = _latent(t, sizes, name, x)
+    older = t.context if t.cache is not None else 0
+    if t.cache is not None:
+        width = sizes.kv_lora_rank + sizes.qk_rope_head_dim
+        row = t.operator(f"{name}.row", OpKind.VIEW, (latent, shared), (*t.g.shape(x)[:-1], width))
+        cache = t.kept(f"{name}.cache", row)
+        if t.attention_kind is Attention.FLASH and sizes.folds(t.sequence, older):
+            return _on_latents(t, sizes, name, (plain, rotated), cache, causal=causal)
+    q = _join(t, f"{name}.q", plain, rotated, sizes.size)
+    k, v = _keys_and_values(t, sizes, f"{name}.kv_up", latent, shared, f"{name}.k")
+    if older:
+        k, v = _with_older(t, sizes, name, cache, (k, v))
     shape = Heads(heads, heads, sizes.size, sizes.v_head_dim)
-    mixed = mix(t, t.attention_kind, name, (q, k, v), shape, t.mask(causal=causal))
+    mixed = mix(t, t.attention_kind, name, (q, k, v), shape, replace(t.mask(causal=causal), page=0))
     return t.linear(f"{name}.projection", mixed, t.d.hidden, Shard.ROW)
 
 
-def _queries(t: Transformer, sizes: Latent, name: str, x: str) -> str:
+def _queries(t: Transformer, sizes: Latent, name: str, x: str) -> tuple[str, str]:
+    """Both parts of every head, the second one rotated."""
     if sizes.q_lora_rank is not None:
         x = t.linear(f"{name}.q_down", x, sizes.q_lora_rank, Shard.NONE, bias=False)
         x = t.norm(f"{name}.q_norm", x)
     heads = t.d.heads
     parts = (heads, sizes.qk_nope_head_dim), (heads, sizes.qk_rope_head_dim)
     plain, rotated = _unfold(t, f"{name}.q_up", x, parts)
-    return _join(t, f"{name}.q", plain, t.rotate(f"{name}.rotate_q", rotated, heads), sizes.size)
+    return plain, t.rotate(f"{name}.rotate_q", rotated, heads)
 
 
-def _keys_and_values(t: Transformer, sizes: Latent, name: str, x: str) -> tuple[str, str]:
-    """Keys share their rotated elements; the rest of them, and the values, come from the latent vector."""
-    heads, rotated = t.d.heads, sizes.qk_rope_head_dim
+def _latent(t: Transformer, sizes: Latent, name: str, x: str) -> tuple[str, str]:
+    """The vector that keys and values are made from, normed, and the rotated part that all keys share."""
+    rotated = sizes.qk_rope_head_dim
     narrow = t.linear(f"{name}.kv_down", x, sizes.kv_lora_rank + rotated, Shard.NONE, bias=False)
     cut = (1, sizes.kv_lora_rank), (1, rotated)
     latent, shared = t.split(
         f"{name}.kv_split", narrow, cut, (f"{name}.latent", f"{name}.k_shared"), Shard.NONE
     )
+    return t.norm(f"{name}.kv_norm", latent), t.pointwise(f"{name}.rotate_k", "rope", (shared,))
+
+
+def _keys_and_values(
+    t: Transformer,
+    sizes: Latent,
+    name: str,
+    latent: str,
+    shared: str,
+    keys: str,
+    *,
+    weight: str = "",
+    cached: bool = False,
+) -> tuple[str, str]:
+    """Keys and values of every head; keys share their rotated elements, the rest comes from the latent vector."""
+    heads = t.d.heads
     parts = (heads, sizes.qk_nope_head_dim), (heads, sizes.v_head_dim)
-    plain, v = _unfold(t, f"{name}.kv_up", t.norm(f"{name}.kv_norm", latent), parts)
-    shared = t.pointwise(f"{name}.rotate_k", "rope", (shared,))
-    return _join(t, f"{name}.k", plain, shared, sizes.size), v
+    plain, v = _unfold(t, name, latent, parts, weight=weight, cached=cached)
+    return _join(t, keys, plain, shared, sizes.size), v
 
 
-def _unfold(t: Transformer, name: str, x: str, parts: Parts) -> tuple[str, ...]:
-    """One product, its result cut into two parts of every head."""
-    width = sum(units * size for units, size in parts)
-    joint = t.linear(name, x, width, Shard.COLUMN, bias=False, parts=parts)
+def _with_older(
+    t: Transformer, sizes: Latent, name: str, cache: str, newer: tuple[str, str]
+) -> tuple[str, str]:
+    """Keys and values of all tokens, those of the context unfolded from the cache by the same matrix."""
+    batch, rows, _ = t.g.shape(cache)
+    older, heads = rows - t.sequence, t.d.heads
+    pieces = {
+        f"{name}.latent_before": (batch, older, sizes.kv_lora_rank),
+        f"{name}.k_shared_before": (batch, older, sizes.qk_rope_head_dim),
+    }
+    latent, shared = t.g.split_into(f"{name}.before", cache, pieces, tokens=1)
+    weight = f"{name}.kv_up.weight"
+    found = _keys_and_values(
+        t, sizes, f"{name}.kv_up_before", latent, shared, f"{name}.k_before", weight=weight, cached=True
+    )
+    return tuple(
+        t.operator(
+            f"{name}.{letter}_all",
+            OpKind.VIEW,
+            pair,
+            (batch, rows, heads * size),
+            shard=Shard.HEADS,
+            shard_parts=((heads, size),),
+            tokens=1,
+        )
+        for letter, pair, size in zip(
+            "kv", zip(found, newer, strict=True), (sizes.size, sizes.v_head_dim), strict=True
+        )
+    )  # type: ignore[return-value]
+
+
+def _on_latents(
+    t: Transformer, sizes: Latent, name: str, queries: tuple[str, str], cache: str, *, causal: bool
+) -> str:
+    """Attention of all heads over the cache itself, one row per token; values are the latent part of it."""
+    heads, rank = t.d.heads, sizes.kv_lora_rank
+    folded = _by_head(t, f"{name}.k_up", queries[0], sizes.qk_nope_head_dim, rank)
+    width = rank + sizes.qk_rope_head_dim
+    q = _join(t, f"{name}.q", folded, queries[1], width)
+    shape = Heads(heads, 1, width, rank)
+    mixed = mix(t, Attention.FLASH, name, (q, cache, cache), shape, t.mask(causal=causal))
+    values = _by_head(t, f"{name}.v_up", mixed, rank, sizes.v_head_dim)
+    return t.linear(f"{name}.projection", values, t.d.hidden, Shard.ROW)
+
+
+def _by_head(t: Transformer, name: str, x: str, size: int, result: int) -> str:
+    """A product with a matrix (size, result) of its own for every head of x (batch, tokens, heads x size)."""
+    (batch, tokens, _), heads = t.g.shape(x), t.d.heads
+    role = {"shard": Shard.HEADS, "shard_axis": 0, "shard_parts": ((heads, 1),)}
+    weight = t.g.parameter(f"{name}.weight", (heads, size, result))
+    apart = t.operator(f"{name}.heads", OpKind.VIEW, (x,), (heads, batch * tokens, size), **role)
+    y = t.operator(name, OpKind.MATMUL, (apart, weight), (heads, batch * tokens, result), **role)
+    parts = ((heads, result),)
+    flat = (batch, tokens, heads * result)
+    return t.operator(f"{name}.join", OpKind.VIEW, (y,), flat, shard=Shard.HEADS, shard_parts=parts)
+
+
+def _unfold(
+    t: Transformer, name: str, x: str, parts: Parts, *, weight: str = "", cached: bool = False
+) -> tuple[str, ...]:
+    """One product, its result cut into two parts of every head; `weight`: of another product, which it shares."""
+    width, shape = sum(units * size for units, size in parts), t.g.shape(x)
+    matrix = t.g.parameter(weight or f"{name}.weight", (shape[-1], width))
+    roles: dict[str, object] = {"shard": Shard.COLUMN, "shard_parts": parts}
+    if cached:
+        roles["cached"] = True
+    joint = t.operator(name, OpKind.MATMUL, (x, matrix), (*shape[:-1], width), **roles)
     return t.split(f"{name}.split", joint, parts, (f"{name}.first", f"{name}.second"), Shard.HEADS)
 
 
@@ -248,11 +365,15 @@ class Experts(Strict):
 
 
 def mixture(p: Primitives, e: Experts, name: str, x: str) -> str:
-    """Send every token to its experts, and add up what they and the shared ones make of it."""
+    """Send every token to its experts, and add up what they and the shared ones make of it.
+
+    Few tokens, as of decoding, do not reach all experts.
+    """
     routes = _routes(p, e, name, x)
     batch, tokens, hidden = p.g.shape(x)
-    rows = -(-batch * tokens * e.per_token // e.number)
-    sent = (e.number, rows, hidden)
+    inference = isinstance(p, Transformer) and p.cache is not None
+    reached = experts_reached(e.number, e.per_token, batch * tokens) if inference else e.number
+    sent = (reached, -(-batch * tokens * e.per_token // reached), hidden)
     y = p.operator(f"{name}.dispatch", OpKind.DISPATCH, (x, routes), sent, shard=Shard.COLUMN)
     y = _inside(p, e, name, y)
     y = p.operator(f"{name}.combine", OpKind.COMBINE, (y, routes), p.g.shape(x), shard=Shard.ROW)
@@ -283,8 +404,9 @@ def _inside(p: Primitives, e: Experts, name: str, x: str) -> str:
     return _products(p, f"{name}.down", y, p.g.shape(x)[-1], shard=Shard.ROW, experts=e.number)
 
 
-def _products(p: Primitives, name: str, x: str, width: int, **roles: object) -> str:
-    """One product per expert, each with its own matrix."""
-    experts, rows, inner = p.g.shape(x)
+def _products(p: Primitives, name: str, x: str, width: int, *, experts: int, **roles: object) -> str:
+    """One product per expert that tokens reach, each with its own matrix."""
+    reached, rows, inner = p.g.shape(x)
     weight = p.g.parameter(f"{name}.weight", (experts, inner, width))
-    return p.operator(name, OpKind.MATMUL, (x, weight), (experts, rows, width), **roles)
+    roles["experts"] = experts
+    return p.operator(name, OpKind.MATMUL, (x, weight), (reached, rows, width), **roles)

@@ -79,7 +79,7 @@ def build_layer(
         model_flops=sum(model_flops(op, whole.ctx) for op in segment.operators),
         cache_bytes=cache_bytes(operators, ctx),
         expert_parameters=_parameters([op for op in operators if in_expert(op)], ctx),
-        scaled_weight_bytes=scaled_weight_bytes(operators, ctx) if ctx.training else 0.0,
+        scaled_weight_bytes=scaled_weight_bytes(operators, ctx),
         frozen_weight_bytes=sum(
             ctx.bytes(t) for t in sorted(_stored(operators, ctx) - _read(operators, ctx))
         ),

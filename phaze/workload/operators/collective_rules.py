@@ -76,7 +76,7 @@ def _step(
     group, copies = ctx.sharding.group(Parallel(word(op, "group"))), integer(op, "copies", 1)
     payload, recipe = max(read, written), recipe_of(op)
     if recipe is not None and recipe.gathered and collective is Collective.ALL_GATHER:
-        payload *= recipe.element_bytes / HALF_BYTES
+        payload *= (recipe.element_bytes or HALF_BYTES) / HALF_BYTES
     link = Link(collective, payload, group, copies)
     work = Work(name, collective.value, Unit.LINK, stream_bytes=read + written, link=link)
     return Step(name, OpKind.COLLECTIVE, work, reads, writes)

@@ -29,14 +29,27 @@ class KvCache(StrEnum):
         return PAGE_TOKENS if self is KvCache.PAGED else 0
 
 
+class CacheFormat(StrEnum):
+    """Format of keys and values in the cache, where it is not that of the workload; one scale per tensor."""
+
+    FP8 = "fp8"
+    INT8 = "int8"
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of a value."""
+        return 1
+
+
 def cache_forward(op: Operator, ctx: OperatorContext) -> Step:
     """Move the new tokens' entries to their place, one cycle each; older entries stay where they are.
 
-    What is written is as large as what is read, so the step can ride on the operator that makes the entries.
+    Whoever makes the entries can write them there, in the format of the cache.
     """
-    x, new = op.inputs[0], ctx.bytes(op.inputs[0])
+    (x, *_), (cache, *_) = op.inputs, op.outputs
     cycles = float(ctx.elements(x))
-    return vector_step(op.name, op.kind, cycles, {x: new}, {op.outputs[0]: new}, epilogue=True)
+    written = cycles * ctx.tensors[cache].element_bytes
+    return vector_step(op.name, op.kind, cycles, {x: ctx.bytes(x)}, {cache: written}, epilogue=True)
 
 
 def cache_backward(op: Operator, ctx: OperatorContext, gradients: Mapping[str, str]) -> tuple[Step, ...]:

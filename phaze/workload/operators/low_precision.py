@@ -3,13 +3,13 @@
 A recipe (Micikevicius et al., arXiv 2209.05433; MXFP8: arXiv 2506.08027; NVFP4: arXiv 2509.25149; all as in
 Transformer Engine) runs the three products of every linear layer in a narrow format: forward, and the gradients
 of input and weights. Attention, embeddings, the router of a mixture of experts and the scores of the vocabulary
-stay as they are, as do all tensors between operators.
+stay as they are, as do all tensors between operators. In inference the weights of linear layers are kept so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -24,28 +24,48 @@ _COPIES = 2  # scaled along the rows for one product and along the columns for a
 
 
 class Recipe(StrEnum):
-    """Recipe by which operands of linear layers are scaled to a narrow format."""
+    """Recipe by which operands of linear layers are scaled to a narrow format.
+
+    Those that end in `-weights` keep the weights of a model that is served so and widen them on their way into the
+    arrays; they, and int8, are for inference alone.
+    """
 
     FP8 = "fp8"  # one scale per tensor
     FP8_EARLY = "fp8-early"  # the same, before a tensor-parallel group gathers its parts
     FP8_ROWS = "fp8-rows"  # one per row, after gathers in 16 bits
+    FP8_BLOCKS = "fp8-blocks"  # one per 128 values of an activation, and per 128 x 128 of a weight
     MXFP8 = "mxfp8"  # one per 32 values
     NVFP4 = "nvfp4"  # one per 16 values, and one per tensor
+    INT8 = "int8"  # one per row of an activation and column of a weight
+    FP8_WEIGHTS = "fp8-weights"  # one per column
+    INT8_WEIGHTS = "int8-weights"
+    INT4_WEIGHTS = "int4-weights"  # one, and a zero, per 128 values
+    MXFP4_WEIGHTS = "mxfp4-weights"  # one per 32 values
 
     @property
-    def operands(self) -> Format:
-        """Format in the arithmetic."""
-        return Format.FP4 if self is Recipe.NVFP4 else Format.FP8
+    def operands(self) -> Format | None:
+        """Format in the arithmetic; None: the workload's own."""
+        return _SCALINGS[self].operands
 
     @property
-    def element_bytes(self) -> float:
-        """Bytes of a value with its share of the scales, which have 8 bits."""
-        return {Recipe.MXFP8: 1 + 1 / 32, Recipe.NVFP4: 0.5 + 1 / 16}.get(self, 1.0)
+    def weight_bytes(self) -> float:
+        """Bytes of a weight with its share of the scales."""
+        return _SCALINGS[self].weight_bytes
+
+    @property
+    def element_bytes(self) -> float | None:
+        """Bytes of a value of an activation with its share of the scales; None: as the workload has it."""
+        return _SCALINGS[self].element_bytes
+
+    @property
+    def trains(self) -> bool:
+        """Whether gradients are products in few bits, too; otherwise it is for inference."""
+        return _SCALINGS[self].trains
 
     @property
     def gathered(self) -> bool:
         """Whether a tensor-parallel group gathers values that are scaled already."""
-        return self is not Recipe.FP8_ROWS
+        return self.element_bytes is not None and self is not Recipe.FP8_ROWS
 
     @property
     def keeps_scaled(self) -> bool:
@@ -63,7 +83,41 @@ class Recipe(StrEnum):
 
         Once more for a scale of the whole tensor, which has to be known before, and for a rotation of the columns.
         """
-        return {Recipe.MXFP8: 1, Recipe.NVFP4: 3}.get(self, 2)
+        return _SCALINGS[self].readings
+
+
+@dataclass(frozen=True, slots=True)
+class _Scaling:
+    """Figures of a recipe, as its properties tell them."""
+
+    operands: Format | None
+    weight_bytes: float
+    element_bytes: float | None
+    readings: int
+    trains: bool = True
+
+
+_SCALE = 2  # bytes of a scale in 16 bits
+_PER_TENSOR = _Scaling(Format.FP8, 1.0, 1.0, 2)
+_SCALINGS: Mapping[Recipe, _Scaling] = MappingProxyType(
+    {
+        Recipe.FP8: _PER_TENSOR,
+        Recipe.FP8_EARLY: _PER_TENSOR,
+        Recipe.FP8_ROWS: _PER_TENSOR,
+        # DeepSeek-V3, arXiv 2412.19437, section 3.3: scales in fp32
+        Recipe.FP8_BLOCKS: _Scaling(Format.FP8, 1 + 4 / 128**2, 1 + 4 / 128, 1),
+        Recipe.MXFP8: _Scaling(Format.FP8, 1 + 1 / 32, 1 + 1 / 32, 1),
+        Recipe.NVFP4: _Scaling(Format.FP4, 0.5 + 1 / 16, 0.5 + 1 / 16, 3),
+        # LLM.int8(), arXiv 2208.07339, and SmoothQuant, arXiv 2211.10438: a scale per row is found and used at once
+        Recipe.INT8: _Scaling(Format.INT8, 1.0, 1.0, 1, trains=False),
+        Recipe.FP8_WEIGHTS: _Scaling(None, 1.0, None, 0, trains=False),
+        Recipe.INT8_WEIGHTS: _Scaling(None, 1.0, None, 0, trains=False),
+        # GPTQ, arXiv 2210.17323, and AWQ, arXiv 2306.00978, in groups of 128: a scale in fp16 and a zero of 4 bits
+        Recipe.INT4_WEIGHTS: _Scaling(None, 0.5 + (_SCALE + 0.5) / 128, None, 0, trains=False),
+        # gpt-oss, arXiv 2508.10925: 4.25 bits per parameter
+        Recipe.MXFP4_WEIGHTS: _Scaling(None, 0.5 + 1 / 32, None, 0, trains=False),
+    }
+)
 
 
 NO_RECIPE = "none"
@@ -101,11 +155,18 @@ def recipe_of(op: Operator) -> Recipe | None:
     return Recipe(found) if found else None
 
 
-def narrowed(gemm: Gemm, recipe: Recipe) -> Gemm:
-    """The product with operands of the recipe; its result stays as it is."""
-    left, right = gemm.groups * gemm.m * gemm.k, gemm.groups * gemm.k * gemm.n
-    each = recipe.element_bytes
-    return replace(gemm, a_bytes=each * left, b_bytes=each * right, operands=recipe.operands)
+def narrowed(gemm: Gemm, recipe: Recipe, weight: int | None = None) -> Gemm:
+    """The product with operands of the recipe; its result stays as it is.
+
+    `weight`: which operand is one, 0 or 1; in training both kinds are as wide.
+    """
+    sizes = gemm.groups * gemm.m * gemm.k, gemm.groups * gemm.k * gemm.n
+    each = [recipe.weight_bytes if side == weight else recipe.element_bytes for side in (0, 1)]
+    left, right = (
+        own if width is None else width * size
+        for own, width, size in zip((gemm.a_bytes, gemm.b_bytes), each, sizes, strict=True)
+    )
+    return replace(gemm, a_bytes=left, b_bytes=right, operands=recipe.operands or gemm.operands)
 
 
 def scaling_bytes(op: Operator, tensor: str, ctx: OperatorContext) -> float:
@@ -116,6 +177,8 @@ def scaling_bytes(op: Operator, tensor: str, ctx: OperatorContext) -> float:
     recipe = recipe_of(op)
     if recipe is None or tensor in ctx.parameters or (tensor == op.inputs[0] and flag(op, "scaled")):
         return 0.0
+    if recipe.element_bytes is None:
+        return 0.0
     copies = _COPIES if ctx.training else 1
     moved = recipe.readings * ctx.bytes(tensor) + copies * recipe.element_bytes * ctx.elements(tensor)
     gathered = flag(op, "gathers_input" if tensor == op.inputs[0] else "scatters_result")
@@ -125,20 +188,26 @@ def scaling_bytes(op: Operator, tensor: str, ctx: OperatorContext) -> float:
 def kept_input(op: Operator, sizes: Mapping[str, float], ctx: OperatorContext) -> dict[str, float]:
     """Bytes that a product keeps of its inputs, `sizes` bytes each without a recipe."""
     recipe = recipe_of(op)
-    if recipe is None or not recipe.keeps_scaled:
+    if recipe is None or not recipe.keeps_scaled or recipe.element_bytes is None:
         return dict(sizes)
     return {t: recipe.element_bytes * ctx.elements(t) for t in sizes}
 
 
 def scaled_weight_bytes(operators: Iterable[Operator], ctx: OperatorContext) -> float:
-    """Scaled copies of weights, along rows and along columns, which stay from the first microbatch to the last."""
-    copied: dict[str, float] = {}
+    """Bytes of weights in few bits beyond those of the weights themselves.
+
+    In training copies, along rows and along columns, which stay from the first microbatch to the last. In inference
+    there is nothing else, so that it is below zero: what they take less.
+    """
+    beside: dict[str, float] = {}
     for op in operators:
         recipe = recipe_of(op)
-        if recipe is not None and recipe.keeps_scaled:
-            weights = {t for t in op.inputs[:2] if ctx.tensors[t].is_parameter}
-            copied |= {t: _COPIES * recipe.element_bytes * ctx.elements(t) for t in weights}
-    return sum(copied.values())
+        if recipe is None or (ctx.training and not recipe.keeps_scaled):
+            continue
+        for t in (t for t in op.inputs[:2] if ctx.tensors[t].is_parameter):
+            scaled = recipe.weight_bytes * ctx.elements(t)
+            beside[t] = _COPIES * scaled if ctx.training else scaled - ctx.bytes(t)
+    return sum(beside.values())
 
 
 def _is_linear(op: Operator, graph: OperatorGraph) -> bool:

@@ -19,7 +19,7 @@ from phaze.workload.operators.operator_steps import (
     gradient_of,
     integer,
 )
-from phaze.workload.work import Flash, Format, Gemm, Role, Traffic, Unit, Window, Work
+from phaze.workload.work import LATENT, Flash, Format, Gemm, Role, Traffic, Unit, Window, Work
 
 LSE_BYTES = 4  # log-sum-exp per query row, fp32 (FlashAttention-2, arXiv 2307.08691)
 
@@ -51,10 +51,13 @@ def product_forward(op: Operator, ctx: OperatorContext) -> Step:
     a, b, y = op.inputs[0], op.inputs[1], op.outputs[0]
     groups, m, k, n = _sizes(op, ctx)
     window = _window(op, ctx, Role.FORWARD)
-    sizes = ctx.bytes(a), ctx.bytes(b), ctx.bytes(y)
+    # of experts that no token is sent to, nothing
+    read = groups / ctx.shape(b)[0] if integer(op, "experts", 0) and b in ctx.parameters else 1.0
+    sizes = ctx.bytes(a), ctx.bytes(b) * read, ctx.bytes(y)
     gemm = Gemm(groups, m, k, n, *sizes, operands=ctx.operands, window=window)
     scaled = scaling_bytes(op, a, ctx)
-    return _product(op.name, op, gemm, ctx.activations((a, b)), {y: ctx.bytes(y)}, scaled)
+    weight = next((side for side in (1, 0) if op.inputs[side] in ctx.parameters), None)
+    return _product(op.name, op, gemm, ctx.activations((a, b)), {y: ctx.bytes(y)}, scaled, weight)
 
 
 def product_saved(op: Operator, ctx: OperatorContext) -> dict[str, float]:
@@ -107,20 +110,25 @@ def _product(
     reads: Mapping[str, float],
     writes: Mapping[str, float],
     scaled_bytes: float = 0.0,
+    weight: int | None = None,
 ) -> Step:
     """Build a tensor-core step around one product; one without a result adds into a gradient it reads.
 
-    `scaled_bytes`: moved to scale its operands to fewer bits.
+    `scaled_bytes`: moved to scale its operands to fewer bits. `weight`: which operand is one, where it matters.
     """
     recipe, added = recipe_of(op), 0.0 if writes else gemm.c_bytes
-    gemm = gemm if recipe is None else narrowed(gemm, recipe)
-    work = Work(name, op.kind.value, Unit.TENSOR, (gemm,), stream_bytes=added + scaled_bytes)
+    gemm = gemm if recipe is None else narrowed(gemm, recipe, weight)
+    moved = added + scaled_bytes
+    work = Work(name, op.kind.value, Unit.TENSOR, (gemm,), stream_bytes=moved, of_cache=flag(op, "cached"))
     return Step(name, op.kind, work, reads, writes, hosts=True)
 
 
-def _fused(groups: int, m: int, k: int, n: int, of: _Scores) -> Gemm:
-    """Build a product inside the flash kernel, of which HBM sees nothing."""
-    left, right, result = (float(of.each * groups * size) for size in (m * k, k * n, m * n))
+def _fused(groups: int, m: int, k: int, n: int, of: _Scores, right_bytes: int | None = None) -> Gemm:
+    """Build a product inside the flash kernel, of which HBM sees nothing; `right_bytes`: of an element there."""
+    each = (of.each, of.each if right_bytes is None else right_bytes, of.each)
+    left, right, result = (
+        float(one * groups * size) for one, size in zip(each, (m * k, k * n, m * n), strict=True)
+    )
     return Gemm(groups, m, k, n, left, right, result, Traffic.FUSED, of.operands)
 
 
@@ -128,7 +136,8 @@ def _fused(groups: int, m: int, k: int, n: int, of: _Scores) -> Gemm:
 class _Scores:
     """Sizes of an attention: `groups` = batch x heads, `share` query heads per key head, `each` element's bytes.
 
-    `visible`: scores that no causal mask hides; `operands`: format of the products' operands.
+    `kept`: bytes of an element of keys and values, as they lie in a cache; `latent`: whether values are a part of the
+    keys. `visible`: scores that no causal mask hides; `operands`: format of the products' operands.
     """
 
     groups: int
@@ -138,6 +147,8 @@ class _Scores:
     value_size: int
     share: int
     each: int
+    kept: int
+    latent: bool
     visible: float
     operands: Format | None
 
@@ -162,12 +173,14 @@ def _scores(op: Operator, ctx: OperatorContext) -> _Scores:
     heads, kv_heads, size = integer(op, "heads", 1), integer(op, "kv_heads", 1), integer(op, "head_size", 1)
     keys = min(k[1], integer(op, "window", k[1]))
     value_size = integer(op, "value_size", size)
-    each = ctx.tensors[op.inputs[0]].element_bytes
+    each, kept = (ctx.tensors[t].element_bytes for t in op.inputs[:2])
+    latent = op.inputs[1] == op.inputs[2]
     dealt = integer(op, "dealt", 1)  # devices that share all queries, each two chunks from both ends
     hidden = _hidden(min(q[1] * dealt, k[1]), k[1], keys) / dealt if flag(op, "causal") else 0.0
     share = max(1, heads // kv_heads)
+    visible = q[1] * keys - hidden
     return _Scores(
-        q[0] * heads, q[1], keys, size, value_size, share, each, q[1] * keys - hidden, ctx.operands
+        q[0] * heads, q[1], keys, size, value_size, share, each, kept, latent, visible, ctx.operands
     )
 
 
@@ -185,26 +198,28 @@ def attention_forward(op: Operator, ctx: OperatorContext) -> Step:
     assumed to skip blocks; keys outside a window are skipped. Per score: scale, maximum, subtract,
     exponential, sum; positions 1 more, dropout 2. Keys and values are read again for every block of
     query rows (with fp32 accumulators) that fits, as far as its window goes. Query heads that share a key
-    head are rows of one product where each has a single row (decoding).
+    head are rows of one product where each has a single row (decoding), or where they are all heads of an attention
+    over latent vectors, whose values are a part of the keys.
     """
-    a, (k, v), out = _scores(op, ctx), op.inputs[1:3], op.outputs[0]
+    a, keys, out = _scores(op, ctx), dict.fromkeys(op.inputs[1:3]), op.outputs[0]
     per_score = 4 + EXP + (2 if flag(op, "dropout") else 0) + (1 if flag(op, "score_bias") else 0)
     cycles = a.number * per_score + ctx.elements(out) + a.groups * a.queries * DIV
     reads, writes = ctx.activations(op.inputs[:3]), {out: ctx.bytes(out)}
-    pages = cache_reads(op.inputs[1:3], integer(op, "page", 0), ctx)
-    packed, rows = (a.groups // a.share, a.share) if a.queries == 1 else (a.groups, a.queries)
+    pages = cache_reads(keys, integer(op, "page", 0), ctx)
+    together = a.queries == 1 or a.latent
+    packed, rows = (a.groups // a.share, a.share * a.queries) if together else (a.groups, a.queries)
     lse = float(LSE_BYTES * a.groups * a.queries) if out in ctx.differentiable else 0.0
     work = Work(
         op.name,
-        op.kind.value,
+        LATENT if a.latent else op.kind.value,
         Unit.TENSOR_VECTOR,
         (
-            _fused(packed, rows, a.size, a.keys, a),
-            _fused(packed, rows, a.keys, a.value_size, a),
+            _fused(packed, rows, a.size, a.keys, a, a.kept),
+            _fused(packed, rows, a.keys, a.value_size, a, 0 if a.latent else a.kept),
         ),
         vector_cycles=cycles,
         stream_bytes=sum(reads.values()) + sum(writes.values()) + lse + ctx.parameter_bytes(op) + pages,
-        reread_bytes=(ctx.bytes(k) + ctx.bytes(v)) * a.keys / ctx.shape(k)[1],
+        reread_bytes=sum(map(ctx.bytes, keys)) * a.keys / ctx.shape(op.inputs[1])[1],
         reread_rows_bytes=float(a.share * a.queries * (a.each * a.size + 4 * a.value_size)),
         flash=a.flash,
     )

@@ -8,18 +8,26 @@ the COMBINE takes them back. Loads are balanced, as the DISPATCH says.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from phaze.workload.operators.collective_rules import Role
 from phaze.workload.operators.operator_graph import Operator, OperatorGraph, OpKind
+from phaze.workload.operators.operator_steps import integer
 from phaze.workload.parallel_degrees import Group
 from phaze.workload.sharding.layer_rewriter import Part, Rewriter
-from phaze.workload.sharding.shard_roles import in_expert
+from phaze.workload.sharding.shard_roles import experts_reached, in_expert
 
 
 def expert_tensors(graph: OperatorGraph) -> frozenset[str]:
     """Activations (experts, rows, ...): from a DISPATCH up to its COMBINE."""
     inside = (op for op in graph.operators if op.kind is OpKind.DISPATCH or in_expert(op))
     return frozenset(t for op in inside for t in op.outputs)
+
+
+def has_idle_experts(graph: OperatorGraph) -> bool:
+    """Whether a microbatch leaves some experts without a token."""
+    inside = (op for op in graph.operators if in_expert(op))
+    return any(graph.tensors[op.outputs[0]].shape[0] < integer(op, "experts", 1) for op in inside)
 
 
 class ExpertParallel(Rewriter):
@@ -29,9 +37,10 @@ class ExpertParallel(Rewriter):
         """Divide the tensors; the operators follow."""
         super().__init__(part, group)
         self._before = {t: part.tensors[t].shape for t in part.experts & part.tensors.keys()}
+        reached = self._reached()
         for tensor, (experts, rows, *_) in self._before.items():
-            part.resize(tensor, 0, -(-experts // group.size))
-            part.resize(tensor, 1, rows * group.size)
+            part.resize(tensor, 0, -(-max(experts, reached) // group.size))
+            part.resize(tensor, 1, -(-rows * group.size * experts // max(experts, reached)))
         stored = {t for op in part.operators if in_expert(op) for t in op.inputs} & part.constants
         for tensor in stored:
             part.resize(tensor, 0, -(-part.size(tensor, 0) // group.size))
@@ -50,6 +59,14 @@ class ExpertParallel(Rewriter):
             self.operators.append(replace(op, inputs=(returned, *op.inputs[1:])))
         else:
             self.operators.append(op)
+
+    def _reached(self) -> int:
+        """Experts that the tokens of all devices reach."""
+        for op in (op for op in self.part.operators if op.kind is OpKind.DISPATCH):
+            experts = next((integer(o, "experts", 1) for o in self.part.operators if in_expert(o)), 1)
+            tokens = prod(self.part.tensors[op.inputs[0]].shape[:-1]) * self.group.size
+            return experts_reached(experts, self._copies(op), tokens)
+        return 1
 
     def _copies(self, op: Operator) -> int:
         """Experts that a token is sent to."""

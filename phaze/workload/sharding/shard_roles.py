@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from enum import StrEnum
+from math import ceil, exp, log1p
 from types import MappingProxyType
 
+from phaze.tolerances import LAST_DIGITS
 from phaze.workload.operators.operator_graph import Operator, OpKind
 
 
@@ -55,6 +57,15 @@ def needs_whole_inputs(op: Operator) -> bool:
 def in_expert(op: Operator) -> bool:
     """Whether the operator stands between a DISPATCH and its COMBINE."""
     return "experts" in op.attributes
+
+
+def experts_reached(experts: int, chosen: int, tokens: int) -> int:
+    """Experts that some tokens are sent to, whose weights are read: n (1 - (1 - k / n)^t), rounded up.
+
+    Of n experts each token chooses k, all choices as likely.
+    """
+    missed = 0.0 if chosen >= experts else exp(tokens * log1p(-chosen / experts))
+    return min(experts, ceil(experts * (1 - missed) * (1 - LAST_DIGITS)))
 
 
 def among_experts(op: Operator) -> bool:

@@ -128,7 +128,9 @@ class TensorParallel(Rewriter):
             part.resize(op.inputs[1], 0, -(-part.size(op.inputs[1], 0) // self.group.size))
         elif op.kind is OpKind.MATMUL and part.tensors[op.inputs[1]].is_parameter:
             inner, outer = (-1, -2) if flag(op, "transpose_b") else (-2, -1)
-            if role is Shard.ROW:
+            if integer(op, "shard_axis", -1) == 0:  # a matrix for every head
+                part.resize(op.inputs[1], 0, part.size(op.outputs[0], 0))
+            elif role is Shard.ROW:
                 part.resize(op.inputs[1], inner, part.size(op.inputs[0], -1))
             else:
                 part.resize(op.inputs[1], outer, part.size(op.outputs[0], -1))

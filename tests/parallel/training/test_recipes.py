@@ -59,7 +59,7 @@ def test_torchao_keeps_what_it_read(recipe):
 
 
 @pytest.mark.parametrize("recompute", Recompute)
-@pytest.mark.parametrize("recipe", Recipe)
+@pytest.mark.parametrize("recipe", [one for one in Recipe if one.trains])
 def test_few_bits_never_need_more_room_for_activations(recipe, recompute):
     s = ParallelPlan(2, data_parallel=2, pipeline_parallel=2, recompute=recompute)
     assert memory(recipe, s).activations_bytes <= memory(None, s).activations_bytes

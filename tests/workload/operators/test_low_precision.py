@@ -2,8 +2,11 @@
 
 import pytest
 
+from phaze.errors import InputError
+from phaze.workload.operators.kv_cache import CacheFormat
 from phaze.workload.operators.low_precision import Recipe
 from phaze.workload.work import Format, Traffic
+from phaze.workload.workload import Mode
 from phaze.workload.workload_loader import load_workload
 
 TOKENS, HIDDEN, FFN = 8192, 4096, 14336
@@ -56,3 +59,51 @@ def test_without_a_recipe_nothing_changes():
     narrow = load_workload("llama3-8b", recipe=Recipe.FP8)
     assert narrow.chain(1, 1).index == plain.index
     assert narrow.parameter_count == load_workload("llama3-8b").parameter_count
+
+
+def test_inference_keeps_linear_weights_in_few_bits():
+    plain = load_workload("llama3-8b", Mode.DECODE, context=100).chain(4, 2)
+    for recipe in Recipe:
+        narrow = load_workload("llama3-8b", Mode.DECODE, context=100, recipe=recipe).chain(4, 2)
+        less = 0.0
+        for i in narrow.index:
+            for work, before in zip(
+                narrow.layers[i].forward.works, plain.layers[i].forward.works, strict=True
+            ):
+                for gemm, wide in zip(work.gemms, before.gemms, strict=True):
+                    if gemm.b_bytes != wide.b_bytes:
+                        assert gemm.b_bytes == pytest.approx(recipe.weight_bytes * wide.b_bytes / 2)
+                        assert gemm.operands is recipe.operands
+                        assert (gemm.a_bytes == wide.a_bytes) == (recipe.element_bytes is None)
+                        less += wide.b_bytes - gemm.b_bytes
+        held = sum(narrow.layers[i].scaled_weight_bytes for i in narrow.index)
+        assert held == pytest.approx(-less)
+        assert narrow.parameters == plain.parameters
+        linear = 32 * (4096 * 6144 + 4096 * 4096 + 3 * 4096 * 14336) / 2
+        assert less == pytest.approx((2 - recipe.weight_bytes) * linear)
+
+
+@pytest.mark.parametrize("recipe", [one for one in Recipe if not one.trains])
+def test_recipes_of_inference_do_not_train(recipe):
+    with pytest.raises(InputError, match="prefill and decode"):
+        load_workload("llama3-8b", recipe=recipe)
+
+
+@pytest.mark.parametrize("recipe", [one for one in Recipe if one.trains])
+def test_both_operands_are_as_wide_in_training(recipe):
+    """Products of gradients have a weight on either side."""
+    assert recipe.element_bytes == pytest.approx(recipe.weight_bytes, rel=0.05)
+
+
+def test_a_cache_in_8_bits_is_half_as_large_and_read_in_half_the_bytes():
+    wide, narrow = (
+        load_workload("llama3-8b", Mode.DECODE, context=4095, kv_cache_format=f).chain(8, 1)
+        for f in (None, CacheFormat.FP8)
+    )
+    wide_cache, cache = (sum(c.layers[i].cache_bytes for i in c.index) for c in (wide, narrow))
+    assert cache == wide_cache / 2
+    moved, less = (
+        sum(w.moved_bytes for i in c.index for w in c.layers[i].forward.works) for c in (wide, narrow)
+    )
+    written = 32 * 8 * 2 * 1024  # keys and values of one token, as they are put away
+    assert moved - less == wide_cache / 2 + written
