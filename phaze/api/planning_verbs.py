@@ -115,7 +115,7 @@ class PlannedServing(Shown):
     def _blocks(self) -> Iterator[RenderableType]:
         from phaze.report.terminal.plan_tables import serving_tables
 
-        yield from serving_tables(self.found[0], self.space, self.found[1])
+        yield from serving_tables(self.found[0], self.space, self.found[1], self.document.cost)
 
 
 def plan(options: PlanOptions) -> Planned:

@@ -600,7 +600,7 @@ class WhatIfOptions(KeptOptions, PlanChoices, TaskOptions, OneArchOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanServingOptions(KeptOptions, OneArchOptions):
+class PlanServingOptions(KeptOptions, EconomicOptions, OneArchOptions):
     """Of `dse plan serving`."""
 
     workload: Sequence[str] = option(

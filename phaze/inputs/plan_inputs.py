@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InputError
+from phaze.inputs.economic_inputs import make_economics
 from phaze.inputs.option_models import PlanChoices, PlanOptions, TaskOptions
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def serving_answer(
     if options.simulate is not None and options.rate is None:
         raise InputError("--simulate needs --rate: requests arrive at some rate")
     space = _space(options)
-    return space, serve(space, options.simulate, options.seed)
+    return space, serve(space, options.simulate, options.seed, make_economics(options))
 
 
 def _space(options: PlanServingOptions) -> ServingSpace:

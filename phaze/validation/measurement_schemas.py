@@ -130,7 +130,7 @@ _EXCHANGE: Schema = MappingProxyType(
 TABLES: Mapping[str, Schema] = MappingProxyType(
     {
         "chip_area_breakdown": _schema("chip component", area_mm2=amount(0.0)),
-        "chip_specs": _schema("chip", times="die_mm2? tdp_w?"),
+        "chip_specs": _schema("chip", times="die_mm2? tdp_w?", note=absent(TEXT)),
         **dict.fromkeys((f"coll_{name}" for name in _COLLECTIVES), _COLLECTIVE),
         "e2e_llmfoundry_fsdp": _schema(
             "gpu sharding act_ckpt act_offload precision",

@@ -51,6 +51,28 @@ def plan(dse, tmp_path):
     return call
 
 
+def test_money_and_carbon_of_a_million_tokens_are_their_parts(plan):
+    def cost(*options):
+        code, out, err = plan("--json", "--chunk", 64, "--no-disaggregate", *options)
+        assert (code, err) == (0, "")
+        return json.loads(out)
+
+    told = cost()
+    found, best = told["cost"], told["best"]
+    assert found["cost_per_million_tokens_usd"] == pytest.approx(sum(found["cost_parts_usd"].values()))
+    assert found["carbon_per_million_tokens_kg"] == pytest.approx(sum(found["carbon_parts_kg"].values()))
+    assert found["energy_parts_j"]["accelerators"] == pytest.approx(1e6 * best["energy_per_token_j"])
+    assert found["energy_per_million_tokens_j"] > found["energy_parts_j"]["accelerators"]
+    rented = cost("--rent", 3.6)["cost"]
+    hours = 1e6 / best["tokens_per_s"] / 3600 * best["devices"]
+    assert rented["cost_parts_usd"] == pytest.approx({"rent": 3.6 * hours})
+    clean = cost("--carbon-intensity", "iceland")
+    assert clean["cost"]["carbon_per_million_tokens_kg"] < found["carbon_per_million_tokens_kg"]
+    assert clean["request"]["economics"] == {"carbon_intensity_kg_per_kwh": 0.0073}
+    _, shown, _ = plan("--chunk", 64, "--no-disaggregate")
+    assert "cost per million output tokens" in shown
+
+
 def test_the_document_holds_everything(plan):
     code, out, err = plan("--json", "--rate", 200, "--simulate", 50, "--max-tpot", "10ms")
     assert (code, err) == (0, "")

@@ -35,4 +35,4 @@ def command(options: PlanServingOptions) -> None:
     if options.json:
         print_json(document)
     else:
-        print_serving(plan, space, tried, console())
+        print_serving(plan, space, tried, console(), document.cost)

@@ -14,10 +14,16 @@ from phaze.explore.documents.document_record import Record
 from phaze.explore.documents.result_document import Manifest
 from phaze.explore.documents.result_manifest import manifest
 from phaze.explore.request.search_progress import Clock
+from phaze.hardware.architecture import to_table
+from phaze.hardware.economics.cluster_rates import cluster_rates
+from phaze.hardware.economics.economic_figures import Economics
+from phaze.hardware.silicon.die_area import area_mm2
+from phaze.hardware.silicon.package_power import tdp_w
 from phaze.parallel.serving import ServingPlan, ServingSpace, best_of
 from phaze.parallel.serving.request_simulation import Trial, trial
 
 SERVING_SCHEMA = DocumentName.SERVING.version(2)
+_MILLION = 1e6
 
 
 class _Figures(Record):
@@ -80,33 +86,72 @@ class TrialFigures(_Figures):
     tpot: PercentileFigures
 
 
+class ServingCost(Record):
+    """Money, emissions and energy of a million output tokens, all devices in use with hosts, network and building."""
+
+    cost_per_million_tokens_usd: float
+    carbon_per_million_tokens_kg: float
+    energy_per_million_tokens_j: float = Field(description="on site: hosts, network and cooling included")
+    cost_parts_usd: dict[str, float]
+    carbon_parts_kg: dict[str, float]
+    energy_parts_j: dict[str, float]
+
+
 class ServingDocument(Record):
-    """What was asked, the best plan, and its simulation where one was asked for."""
+    """What was asked, the best plan, what it costs, and its simulation where one was asked for."""
 
     schema_: str = Field(default=SERVING_SCHEMA, alias="schema")
     request: dict[str, Any]
     best: ServingFigures
+    cost: ServingCost | None = Field(None, description="none where the dies fit on no wafer")
     simulation: TrialFigures | None
     manifest: Manifest
 
 
 def serve(
-    space: ServingSpace, simulate: int | None = None, seed: int = 0
+    space: ServingSpace, simulate: int | None = None, seed: int = 0, economics: Economics | None = None
 ) -> tuple[ServingPlan, Trial | None, ServingDocument]:
     """The best plan of a space, `simulate` requests through it, and both as a document.
 
-    Raises as `best_serving_plan`; InputError for a simulation without an arrival rate.
+    `economics`: figures behind money and carbon, as shipped unless given. Raises as `best_serving_plan`; InputError
+    for a simulation without an arrival rate.
     """
     started, clock = datetime.now(UTC), Clock(math.inf)
     plan = best_of(space)
     tried = None if simulate is None else trial(plan, space, simulate, seed)
     document = ServingDocument(
-        request=_request(space),
+        request=_request(space) | {"economics": dict((economics or Economics()).given)},
         best=ServingFigures.model_validate(plan),
+        cost=serving_cost(plan, space, economics or Economics()),
         simulation=None if tried is None else TrialFigures.model_validate(tried),
         manifest=manifest(started, clock.elapsed_s, seed),
     )
     return plan, tried, document
+
+
+def serving_cost(plan: ServingPlan, space: ServingSpace, economics: Economics) -> ServingCost | None:
+    """Rates of a cluster of the devices in use, at work for a million output tokens.
+
+    Seconds are a million over tokens per second, joules a million times those of a token: a device of a replica that
+    waits for requests is paid for, one beyond the plan is not.
+    """
+    table = to_table([space.architecture])
+    rates = cluster_rates(table, area_mm2(table), tdp_w(table), plan.devices, space.network, economics)
+    seconds, joules = _MILLION / plan.tokens_per_s, _MILLION * plan.energy_per_token_j
+    usd, kg, site = (
+        {name: float(part[0]) for name, part in each.parts(seconds, joules).items()}
+        for each in (rates.usd, rates.kg, rates.joules)
+    )
+    if not all(map(math.isfinite, (*usd.values(), *kg.values()))):
+        return None
+    return ServingCost(
+        cost_per_million_tokens_usd=math.fsum(usd.values()),
+        carbon_per_million_tokens_kg=math.fsum(kg.values()),
+        energy_per_million_tokens_j=math.fsum(site.values()),
+        cost_parts_usd=usd,
+        carbon_parts_kg=kg,
+        energy_parts_j=site,
+    )
 
 
 def _request(space: ServingSpace) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from phaze.explore.documents.plan_document import PlanDocument, PlanResult
+from phaze.explore.documents.serving_document import ServingCost
 from phaze.parallel.serving import Binding, Policy, ServingPlan, ServingSpace
 from phaze.parallel.serving.request_simulation import Trial
 from phaze.report import number_format as fmt
@@ -148,21 +149,37 @@ STOPS: Mapping[str, str] = {
 }
 
 
-def print_serving(plan: ServingPlan, space: ServingSpace, trial: Trial | None, console: Console) -> None:
+def print_serving(
+    plan: ServingPlan,
+    space: ServingSpace,
+    trial: Trial | None,
+    console: Console,
+    cost: ServingCost | None = None,
+) -> None:
     """Everything there is to say about a plan."""
-    for table in serving_tables(plan, space, trial):
+    for table in serving_tables(plan, space, trial, cost):
         console.print(table)
         console.print()
 
 
-def serving_tables(plan: ServingPlan, space: ServingSpace, trial: Trial | None) -> list[Table]:
-    """The answer, latencies, pools, and percentiles where requests were simulated."""
-    tables = [_serving_answer(plan, space), _latency(plan, space), _pools(plan)]
+def serving_tables(
+    plan: ServingPlan, space: ServingSpace, trial: Trial | None, cost: ServingCost | None = None
+) -> list[Table]:
+    """The answer with what it costs, latencies, pools, and percentiles where requests were simulated."""
+    tables = [_serving_answer(plan, space, cost), _latency(plan, space), _pools(plan)]
     return tables if trial is None else [*tables, _percentiles(trial)]
 
 
-def _serving_answer(plan: ServingPlan, space: ServingSpace) -> Table:
+def _serving_answer(plan: ServingPlan, space: ServingSpace, cost: ServingCost | None) -> Table:
     traffic = space.traffic
+    spent = (
+        ()
+        if cost is None
+        else (
+            ("cost per million output tokens", fmt.decimal(cost.cost_per_million_tokens_usd, "USD")),
+            ("carbon per million output tokens", fmt.decimal(cost.carbon_per_million_tokens_kg, "kg CO2e")),
+        )
+    )
     table = plain_table(f"Serving {escape(space.workload)}: {_policy(plan)}", "", "")
     table.show_header = False
     table.columns[1].justify = "left"
@@ -173,6 +190,7 @@ def _serving_answer(plan: ServingPlan, space: ServingSpace) -> Table:
         ("per device in use", f"{fmt.number(plan.tokens_per_s_per_device)} output tokens/s"),
         ("devices in use", f"{plan.devices:,} of {plan.devices_given:,}"),
         ("energy per output token", fmt.decimal(plan.energy_per_token_j, "J")),
+        *spent,
         ("MFU while prefilling", fmt.percent(plan.prefill_mfu)),
         ("limited by", f"{plan.binding.value}: {STOPS[plan.binding]}"),
     ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -25,9 +26,17 @@ _ON_PHOTOS = {
 """Parts that the model tells apart, by how the names of their components begin."""
 
 
+UNSURE = "die size recalled (low confidence)"
+"""Note of a row whose die size is in no source."""
+
+
 def areas(columns: Columns) -> Judged:
-    """Die area in mm2."""
-    return _figures(columns, "die_mm2", lambda chip: float(area_mm2(to_table([chip]))[0]))
+    """Die area in mm2, but for sizes that the table itself does not vouch for."""
+    unsure = [row for row, note in enumerate(columns.text.get("note", ())) if UNSURE in note]
+    sure = columns.only([row for row in range(len(columns["chip"])) if row not in unsure])
+    judged = _figures(sure, "die_mm2", lambda chip: float(area_mm2(to_table([chip]))[0]))
+    left_out = {"recalled with low confidence": len(unsure)} if unsure else {}
+    return replace(judged, excluded={**judged.excluded, **left_out})
 
 
 def powers(columns: Columns) -> Judged:
