@@ -9,7 +9,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SolveLimits:
-    """Limits of exact scheduling: the seconds left, and the states of one search (a reproducible limit)."""
+    """Limits of exact scheduling: the seconds left, and the states of one search (a reproducible limit).
+
+    Beyond them the best schedule known stands for the least time, with the bound that is proven.
+    """
 
     left_s: Callable[[], float]
     states: float = math.inf
@@ -17,3 +20,12 @@ class SolveLimits:
     def at_most(self, states: float) -> SolveLimits:
         """Limits with no more states."""
         return SolveLimits(self.left_s, min(self.states, states))
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is searched for any more."""
+        return self.states <= 0 or self.left_s() <= 0
+
+
+KNOWN = SolveLimits(lambda: 0.0, 0.0)
+"""No search: the best schedules that are known have to do."""

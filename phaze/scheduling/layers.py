@@ -39,6 +39,14 @@ class LayerTimes:
 
 
 @dataclass(frozen=True)
+class ScheduledLayers:
+    """The unique layers of a chain, and how long the best schedules known of their passes take on the cores."""
+
+    chain: LayerChain
+    times: LayerTimes
+
+
+@dataclass(frozen=True)
 class TimedChain:
     """A chain of layers whose passes are costed over a table of architectures.
 

@@ -145,13 +145,14 @@ class TimedPass:
     def exact(self, rows: Rows, bounds: TimeBounds, limits: SolveLimits) -> TimeBounds:
         """An open band narrowed to the exact time, as far as the effort allows; all rows are solved.
 
-        Architectures with the same latencies and cores share one answer.
+        What comes after that keeps the bounds that are known. Architectures with the same latencies and cores share
+        one answer.
         """
         if not self.work.works:
             return TimeBounds(np.zeros(len(rows)), np.zeros(len(rows)))
         latencies, capacity = self.costs.latencies(rows), self.capacity(rows)
         floor = np.maximum(latencies.hbm_s, latencies.buffer_s)
-        length = self._searched(latencies, capacity, bounds.upper_s)
+        length = self._searched(latencies, capacity, bounds.upper_s, limits)
         lower = np.maximum(np.maximum(bounds.lower_s, length), floor)
         upper = lower.copy()
         left = np.flatnonzero(np.isnan(length))
@@ -168,12 +169,18 @@ class TimedPass:
         return TimeBounds(lower, upper)
 
     def _searched(
-        self, latencies: OperatorLatencies, capacity: dict[str, NDArray[np.int64]], upper_s: Floats
+        self,
+        latencies: OperatorLatencies,
+        capacity: dict[str, NDArray[np.int64]],
+        upper_s: Floats,
+        limits: SolveLimits,
     ) -> Floats:
         """Optimal makespans, (A,) s, of all architectures at once; NaN where that takes too long for one of them."""
         cores = np.stack(list(capacity.values()), axis=1).astype(np.float64)
         asked = np.concatenate([latencies.single_s, latencies.parallel_s, cores], axis=1)
         keys = [row.tobytes() for row in asked]
+        if limits.over:
+            return np.array([self._optimal.get(key, np.nan) for key in keys])
         new = {key: i for i, key in enumerate(keys) if key not in self._optimal}
         at = np.array(list(new.values()), dtype=np.intp)
         found, complete = search(

@@ -34,6 +34,10 @@ class Makespan:
         return cls(result.lower_bound_s, result.makespan_s, states)
 
 
+UNKNOWN = Makespan(0.0, math.inf, 0.0)
+"""Of a problem that was not looked at."""
+
+
 @dataclass(frozen=True)
 class SolvedSchedules:
     """Makespans of the problems of one pass; those that are proven optimal are kept for later searches."""
@@ -49,7 +53,12 @@ class SolvedSchedules:
     def solve(
         self, problems: Sequence[ScheduleProblem], latencies: OperatorLatencies, limits: SolveLimits
     ) -> list[Makespan]:
-        """One makespan per problem; `latencies` are those of the problems, in their order."""
+        """One makespan per problem; `latencies` are those of the problems, in their order.
+
+        Beyond the limits it is `UNKNOWN` where no search has come that far.
+        """
+        if limits.over:
+            return [self._known.get(_key(problem), UNKNOWN) for problem in problems]
         new: dict[tuple[object, ...], int] = {}
         for i, problem in enumerate(problems):
             if not self._is_known(key := _key(problem), limits):
@@ -70,7 +79,12 @@ class SolvedSchedules:
 
     def _found(self, problem: ScheduleProblem, name: str | None, limits: SolveLimits) -> Makespan:
         limit = None if math.isinf(limits.states) else int(limits.states)
-        result = schedule(problem, time_limit_s=limits.left_s(), state_limit=limit)
+        result = schedule(
+            problem,
+            time_limit_s=limits.left_s(),
+            state_limit=limit,
+            stopped=lambda: limits.left_s() <= 0,
+        )
         # Only what is proven does not depend on the time that there was.
         if self.memo is not None and name is not None and result.optimal:
             self.memo.remember({name: result.makespan_s})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from math import inf
@@ -148,11 +148,20 @@ SAME = 1e-11
 
 @dataclass(frozen=True, slots=True)
 class SearchLimits:
-    """When to stop: at a time (`time.monotonic`), at a lower bound (s), after a number of expanded states."""
+    """When to stop: at a time (`time.monotonic`), at a lower bound (s), after a number of expanded states.
+
+    `stopped`: whether somebody wants it to end before that.
+    """
 
     deadline: float
     cutoff_s: float = inf
     states: int | None = None
+    stopped: Callable[[], bool] = lambda: False
+
+    @property
+    def late(self) -> bool:
+        """Whether it is time to stop."""
+        return self.stopped() or monotonic() > self.deadline
 
 
 @dataclass(slots=True)
@@ -174,7 +183,7 @@ class Outcome:
             self.proven
             or self.lower_s >= limits.cutoff_s
             or (limits.states is not None and self.work["states"] >= limits.states)
-            or monotonic() > limits.deadline
+            or limits.late
         )
 
     def tighten(self, ix: IndexedProblem) -> Bounds:

@@ -102,7 +102,8 @@ def _share(limits: SearchLimits, left: int, used: int, cutoff_s: float) -> Searc
     """An even share of what is left for one of `left` parts."""
     now = monotonic()
     states = None if limits.states is None else max(0, limits.states - used) // left
-    return SearchLimits(now + (limits.deadline - now) / left, cutoff_s, states)
+    deadline = now + (limits.deadline - now) / left
+    return replace(limits, deadline=deadline, cutoff_s=cutoff_s, states=states)
 
 
 def _joined(ix: IndexedProblem, solved: Sequence[tuple[Part, Plan]]) -> Plan:
@@ -126,17 +127,19 @@ def schedule(
     *,
     cutoff_s: float | None = None,
     state_limit: int | None = None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> ScheduleResult:
     """Smallest makespan of a problem, with a proven lower bound.
 
-    A limit gives the best schedule found and the bound proven so far. Every schedule passes the checker.
+    A limit, or somebody who wants it `stopped`, which is looked at all the time, gives the best schedule found and
+    the bound proven so far. Every schedule passes the checker.
     The exact method also stops (feasible, unless optimal already) once the bound reaches `cutoff_s`, and after
     `state_limit` expanded states, which unlike time is the same on every machine; the others ignore both.
     """
     began = monotonic()
     ix = index_problem(problem)
     cutoff = inf if cutoff_s is None else cutoff_s
-    limits = SearchLimits(began + time_limit_s, cutoff, state_limit)
+    limits = SearchLimits(began + time_limit_s, cutoff, state_limit, stopped)
     outcome = solve_series(ix, limits, partial(_solve, method))
     result = _result(ix, outcome, method, monotonic() - began)
     check_schedule(problem, result)

@@ -15,7 +15,7 @@ from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluation_oracle import Evaluation
 from phaze.explore.evaluation.evaluator import Evaluator, FoundPlan
 from phaze.explore.evaluation.flops_utilisation import flops_utilisation
-from phaze.explore.evaluation.planned_iteration import PlannedIteration, estimators
+from phaze.explore.evaluation.planned_iteration import PlannedIteration, worked_out
 from phaze.explore.evaluation.sample_costs import SampleCosts
 from phaze.explore.evaluation.training_config import TrainingConfig, config_columns
 from phaze.explore.request.design_metrics import PRICED, metric
@@ -166,10 +166,7 @@ class _OfWorkload:
             known_s = batch / self.throughput[members]
             plans = self.evaluator.plans(config, np.array(members), known_s, self._effort)
             found = {row: plan for row, plan in zip(members, plans, strict=True) if plan is not None}
-            for (row, plan), costs in zip(
-                found.items(), estimators(self.evaluator, config, list(found)), strict=True
-            ):
-                self._told[row] = PlannedIteration.found(costs, plan)
+            self._told |= zip(found, worked_out(self.evaluator, config, found), strict=True)
 
     def planned(self, row: int) -> PlannedIteration:
         """The plan of one row."""

@@ -46,14 +46,13 @@ from phaze.explore.request.search_progress import Clock, ClockShare, Progress, R
 from phaze.explore.request.search_resources import ALONE, SearchResources, run_in_fork
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.scheduling.passes import SolveLimits
-from phaze.tolerances import FEW_STATES, SAME
+from phaze.tolerances import FEW_STATES, POINT_STATES, SAME
 
 Beside = Callable[[], list[Comparison] | None]
 """Tells what was worked out beside something else."""
 
 NEXT_BEST = 5
 SMALLEST = 32  # architectures of least power that are looked at where none draws little enough
-REPORT_S = 10.0  # time for schedules of what is reported; almost all are known from the search already
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ class Exploration:
         self.objective = objective_of(request)
         self.candidates = Candidates(request.space, request.budgets)
         self._whole_clock = clock.whole if isinstance(clock, ClockShare) and clock.whole else clock
-        self.reporting = SolveLimits(ReportingClock(self._whole_clock, REPORT_S).left, FEW_STATES)
+        self.reporting = SolveLimits(ReportingClock(self._whole_clock).left, FEW_STATES)
 
     def answer(self) -> Answer:
         """Search, then describe what was found. Raises InfeasibleError and OutOfTimeError."""
@@ -323,9 +322,8 @@ class Exploration:
     # -- the answer ----------------------------------------------------------------------------------------
 
     def proof(self, outcome: Outcome, *, shown: bool = True) -> Proof:
-        """What an outcome proves; what it evaluated counts as hoped for where something else is `shown`."""
-        hoped = hoped_worth(self.objective, self.axes, *outcome.undecided).tolist()
-        hoped += [] if shown else [self.proven(outcome)]
+        """What an outcome proves, what it evaluated being hoped for; `shown`: whether its points are what is told."""
+        hoped = [*hoped_worth(self.objective, self.axes, *outcome.undecided).tolist(), self.proven(outcome)]
         return Proof(hoped, PointCounts.of(outcome, self.candidates), complete=outcome.finished and shown)
 
     def proven(self, outcome: Outcome) -> float:
@@ -345,7 +343,9 @@ class Exploration:
     def describe(self, shown: Shown, proof: Proof, chips: Beside) -> Answer:
         """The best of `shown`, its frontier and all its rows, held against what is proven and known chips."""
         self.progress.update("describing", 0, 1, "the winner, the frontier and the comparison")
-        found = EvaluatedDesigns(self.candidates, self.evaluators, shown.rows, self.reporting)
+        # What workers have scheduled is scheduled here again, as long as they took, to reach the same times.
+        effort = replace(self.reporting, states=POINT_STATES)
+        found = EvaluatedDesigns(self.candidates, self.evaluators, shown.rows, effort)
         best, *others = distinct_kinds(self.ranked(shown), lambda place: self._figures(shown, place))
         ranked = [best, *others[: 0 if self.request.over_axes else NEXT_BEST]]
         found.place([*self._placed(shown), *ranked])

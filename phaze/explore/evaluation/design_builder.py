@@ -13,7 +13,7 @@ import numpy as np
 from phaze.cost.fidelity import Fidelity, check_fidelity
 from phaze.errors import InfeasibleError, InputError, OutOfTimeError
 from phaze.explore.documents.result_document import Design, WorkloadResult
-from phaze.explore.evaluation.evaluator import Evaluator, FoundPlan
+from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.flops_utilisation import counted_flops_per_s, flops_utilisation, takes_recipe
 from phaze.explore.evaluation.memory_shortfall import why_unfit_anywhere
 from phaze.explore.evaluation.planned_iteration import PlannedIteration, estimator_of, worked_out
@@ -150,17 +150,6 @@ class DesignBuilder:
         `known_s`: an iteration time known to be reached in it. Raises InfeasibleError where nothing fits.
         """
         (plan,) = evaluator.plans(config, np.array([row]), np.array([known_s]), effort)
-        return self.design(architecture, evaluator, row, config, plan)
-
-    def design(
-        self,
-        architecture: Architecture,
-        evaluator: Evaluator,
-        row: int,
-        config: TrainingConfig,
-        plan: FoundPlan | None,
-    ) -> Design:
-        """The same under a plan that was found. Raises InfeasibleError where there is none."""
         told = None if plan is None else next(worked_out(evaluator, config, {row: plan}))
         return self.told(architecture, evaluator, row, config, told)
 
@@ -172,7 +161,10 @@ class DesignBuilder:
         config: TrainingConfig,
         planned: PlannedIteration | None,
     ) -> Design:
-        """The same under a plan that is worked out. Raises InfeasibleError where there is none."""
+        """The report of the architecture at `row` of the evaluator's table under a plan that is worked out.
+
+        Raises InfeasibleError where there is none.
+        """
         if planned is None:
             raise out_of_memory(evaluator, architecture.name)
         planned.check()

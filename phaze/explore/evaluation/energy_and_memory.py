@@ -11,7 +11,7 @@ import numpy as np
 from phaze.arrays import Floats, Rows
 from phaze.cost.pass_energy import static_w
 from phaze.explore.evaluation.evaluator import Evaluator, FoundPlan
-from phaze.explore.evaluation.planned_iteration import estimators, worked_out
+from phaze.explore.evaluation.planned_iteration import estimator_of, worked_out
 from phaze.explore.evaluation.training_config import Chain, TrainingConfig
 from phaze.parallel.parallel_plan import ParallelPlan
 from phaze.parallel.training.iteration_energy import ChainEnergy, Drivers
@@ -94,10 +94,13 @@ class Measures:
         key, known = ("plan figures", config, strategy), self.evaluator.shared
         if key not in known:
             if config not in self._estimators:
-                (self._estimators[config],) = estimators(self.evaluator, config, [row])
+                table, layouts = self.evaluator.table.take(np.array([row])), self.evaluator.layouts(config)
+                self._estimators[config] = estimator_of(self.evaluator.task, table, config.recipe, layouts)
             costs = self._estimators[config]
             memory = max(part.total_bytes for part in costs.memory(strategy))
-            known[key] = _PlanFigures(memory, costs.drivers(strategy, 0.0), costs.layer_costs(strategy).chain)
+            known[key] = _PlanFigures(
+                memory, costs.drivers(strategy, 0.0), costs.layouts.sizes(strategy).chain
+            )
         found: _PlanFigures = known[key]
         return found
 

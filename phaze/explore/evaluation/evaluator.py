@@ -20,7 +20,7 @@ from phaze.parallel.plan_batches.plan_outline import PlanTier, amounts_between, 
 from phaze.parallel.plan_search.fastest_plans import FastestPlans
 from phaze.scheduling.layers import LayerTimes
 from phaze.scheduling.passes import NEVER_S, SolveLimits
-from phaze.tolerances import BOUND_ROUNDING, SAME
+from phaze.tolerances import BOUND_ROUNDING, FEW_STATES, SAME
 from phaze.workload.operators.low_precision import Recipe
 
 
@@ -316,18 +316,33 @@ class Evaluator(CostedTask):
     ) -> list[FoundPlan | None]:
         """The best plan of each architecture in one config; None where nothing fits.
 
-        `known_s` (A,): iteration times that are known to be reached (infinite: nothing is known).
+        `known_s` (A,): iteration times that are known to be reached (infinite: nothing is known). No more effort is
+        spent on schedules than it takes to reach them again.
         """
-        _, times = self.timed(config).exact(rows, effort)
-        every = self.times(config, rows, times)
         found: list[FoundPlan | None] = [None] * len(rows)
-        for limit_s in (known_s * (1 + SAME), np.full(len(rows), np.inf)):
-            left = np.flatnonzero([one is None for one in found])
-            for across, at in self._classes(config, rows[left]) if len(left) else []:
-                best, choice = across.best(every.take(left[at]), limit_s[left[at]])
-                for i, seconds, number in zip(left[at].tolist(), best.tolist(), choice.tolist(), strict=True):
-                    found[i] = FoundPlan(across.found[number].plan, seconds) if number >= 0 else None
+        limit_s, sure = known_s * (1 + SAME), np.isfinite(known_s)
+        for states in (0, FEW_STATES, effort.states):
+            self._find(found, config, rows, np.where(sure, limit_s, -np.inf), effort.at_most(states))
+        self._find(found, config, rows, np.full(len(rows), np.inf), effort)
         return found
+
+    def _find(
+        self,
+        found: list[FoundPlan | None],
+        config: TrainingConfig,
+        rows: Rows,
+        limit_s: Floats,
+        effort: SolveLimits,
+    ) -> None:
+        """Find plans within limits (A,) of architectures that have none yet."""
+        left = np.flatnonzero([one is None and limit > 0 for one, limit in zip(found, limit_s, strict=True)])
+        if not len(left):
+            return
+        every = self.times(config, rows[left], self.scheduled(config, rows[left], effort).times)
+        for across, at in self._classes(config, rows[left]):
+            best, choice = across.best(every.take(at), limit_s[left[at]])
+            for i, seconds, number in zip(left[at].tolist(), best.tolist(), choice.tolist(), strict=True):
+                found[i] = FoundPlan(across.found[number].plan, seconds) if number >= 0 else None
 
     def capacities(self, rows: Rows) -> list[tuple[float, Rows]]:
         """Positions within `rows` grouped by memory capacity."""

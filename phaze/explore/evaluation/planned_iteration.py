@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from math import fsum, inf, isclose
 from typing import Any
 
 import numpy as np
 
+from phaze.arrays import Rows
 from phaze.explore.documents.plan_record import PlanBreakdown, PlanKind, PlanMemory, StrategyRecord
 from phaze.explore.documents.result_document import Breakdown, Placement, Stage
 from phaze.explore.evaluation.evaluator import Evaluator, FoundPlan
@@ -26,14 +27,11 @@ from phaze.parallel.recount.plan_checker import PlanError, check_plan
 from phaze.parallel.training.iteration import Iteration
 from phaze.parallel.training.iteration_estimate import Estimator, KindTime, kind_times
 from phaze.parallel.training.plan_layouts import PlanLayouts
+from phaze.scheduling.effort import KNOWN
 from phaze.scheduling.passes import SolveLimits
-from phaze.tolerances import SETTLED_STATES
+from phaze.tolerances import SAME, SETTLED_STATES
 from phaze.workload.operators.low_precision import Recipe
 from phaze.workload.parallel_degrees import Shardable, Sharding
-
-NEAR = (
-    0.01  # relative; a search that is out of time knows longer schedules than it takes to describe its plans
-)
 
 
 def estimator_of(
@@ -56,18 +54,22 @@ def estimator_of(
 def worked_out(
     evaluator: Evaluator, config: TrainingConfig, plans: Mapping[int, FoundPlan]
 ) -> Iterator[PlannedIteration]:
-    """The plans that a search found in a config at some rows of the evaluator's table, their layers all at once.
+    """The plans that the evaluator found in a config at some rows of its table, their layers all at once.
 
     Raises PlanError as `PlannedIteration.found` does.
     """
-    each = estimators(evaluator, config, list(plans))
-    return map(PlannedIteration.found, each, plans.values())
+    costs = estimator_at(evaluator, config, np.array(list(plans), dtype=np.intp))
+    return map(PlannedIteration.found, costs.each(), plans.values())
 
 
-def estimators(evaluator: Evaluator, config: TrainingConfig, rows: Sequence[int]) -> list[Estimator]:
-    """Plans of a config on the architectures at some rows of the evaluator's table, their layers all at once."""
-    table = evaluator.table.take(np.array(rows, dtype=np.intp))
-    return estimator_of(evaluator.task, table, config.recipe, evaluator.layouts(config)).each()
+def estimator_at(evaluator: Evaluator, config: TrainingConfig, rows: Rows) -> Estimator:
+    """Plans of a config on the architectures at some rows of the evaluator's table.
+
+    Layers are in the schedules that the evaluator knows, so that what is told is what was found, and takes no search.
+    """
+    table, layouts = evaluator.table.take(rows), evaluator.layouts(config)
+    several = estimator_of(evaluator.task, table, config.recipe, layouts)
+    return replace(several, scheduled=evaluator.scheduled(config, rows, KNOWN))
 
 
 @dataclass(frozen=True)
@@ -85,13 +87,13 @@ class PlannedIteration:
 
     @classmethod
     def found(cls, costs: Estimator, found: FoundPlan) -> PlannedIteration:
-        """A plan that a search found. The time reported is the one worked out here.
+        """A plan that a search found, in the schedules of layers that the search knows.
 
-        Raises PlanError where it is quite another one than the search says: a defect of one of the two.
+        Raises PlanError where it takes another time than the search says: a defect of one of the two.
         """
         planned = cls.of(costs, found.strategy)
         seconds = planned.iteration.iteration_s
-        if not isclose(seconds, found.iteration_s, rel_tol=NEAR):
+        if not isclose(seconds, found.iteration_s, rel_tol=SAME):
             raise PlanError(
                 f"{found.strategy} takes {seconds} s, not {found.iteration_s} s as the search says"
             )

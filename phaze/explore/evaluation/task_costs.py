@@ -34,8 +34,8 @@ from phaze.parallel.training.layer_costs import LayerCosts, layer_costs_of, with
 from phaze.parallel.training.operator_costs import Operators, operators, with_score_passes
 from phaze.parallel.training.plan_layouts import PlanLayouts
 from phaze.parallel.training.stage_times import passes_of
-from phaze.scheduling.layers import LayerTimes, TimedChain
-from phaze.scheduling.passes import TimedPass
+from phaze.scheduling.layers import LayerTimes, ScheduledLayers, TimedChain
+from phaze.scheduling.passes import SolveLimits, TimedPass
 from phaze.workload.parallel_degrees import Parallel
 from phaze.workload.work import Link, Pass
 
@@ -226,6 +226,11 @@ class CostedTask:
                 )
             self._chains[key] = found
         return self._chains[key]
+
+    def scheduled(self, config: TrainingConfig, rows: Rows, effort: SolveLimits) -> ScheduledLayers:
+        """The layers in the best schedules known on the architectures at `rows`; `effort`: for those not yet known."""
+        timed = self.timed(config)
+        return ScheduledLayers(timed.chain, timed.exact(rows, effort)[1])
 
     def linked(self, config: TrainingConfig) -> TimedChain:
         """The layers with all their operators, collectives among them, on the architectures as they are.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
+from phaze.arrays import Rows
 from phaze.errors import InfeasibleError, InputError
 from phaze.explore.answers import exploration
 from phaze.explore.answers.chip_comparison import comparisons, left_out
@@ -31,19 +32,18 @@ from phaze.explore.evaluation.design_builder import DesignBuilder
 from phaze.explore.evaluation.design_candidates import Block, Candidates
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.planned_iteration import worked_out
-from phaze.explore.evaluation.training_config import config_of_placement, config_of_row
+from phaze.explore.evaluation.training_config import TrainingConfig, config_of_placement, config_of_row
 from phaze.explore.recheck.elementary_checks import Leaves, Path, path_text, same_value
-from phaze.explore.recheck.rechecked_points import MaximisedValue, by_config
+from phaze.explore.recheck.rechecked_points import FEW, MaximisedValue, by_config, spend_as_searched
 from phaze.explore.request.explore_request import ExploreRequest, Task, objective_of
 from phaze.explore.request.objective_floor import Goal, floor_throughput
 from phaze.hardware.architecture import Architecture, from_table, to_table
 from phaze.hardware.architecture_naming import architecture_id, architecture_ids
 from phaze.scheduling.passes import SolveLimits
-from phaze.tolerances import FEW_STATES, SAME
+from phaze.tolerances import SAME
 
 Row = Mapping[str, Any]
-WHOLE = SolveLimits(lambda: np.inf, FEW_STATES)
-"""As much as a run takes for what it tells, by states and not by time."""
+Spend = Callable[[Evaluator, TrainingConfig, Rows], SolveLimits]
 _RESULTS = frozenset({"workloads"})
 _MEASURED = frozenset({"throughput_samples_per_s", "energy_per_sample_j", "memory_bytes", "mfu"})
 _COUNTED = ("optimal", "objective_value", "upper_bound", "gap")
@@ -211,7 +211,12 @@ class DocumentRecheck:
 
     def _placed(self, task: Task, chip: Architecture, design: Design) -> Design:
         claimed = design.workloads[task.workload.name].placement
-        return placed(task, chip, claimed, self.request.budgets.tdp_margin)
+        return placed(task, chip, claimed, self.request.budgets.tdp_margin, self._spend)
+
+    @property
+    def _spend(self) -> Spend:
+        """Effort for what is told: no more than little where the search was stopped, as its results are passed over."""
+        return spend_as_searched if self._finished else lambda *_: FEW
 
     def _runners_up(self) -> Check:
         """The next best designs are the next kinds of the design table, in its order by the objective."""
@@ -281,7 +286,8 @@ class DocumentRecheck:
             if config not in evaluator.configs:
                 continue
             own = np.array([rows[k] for k in places])
-            plans = evaluator.plans(config, own, np.full(len(own), np.inf), WHOLE)
+            effort = self._spend(evaluator, config, own)
+            plans = evaluator.plans(config, own, np.full(len(own), np.inf), effort)
             placed = {
                 k: (row, plan)
                 for k, row, plan in zip(places.tolist(), own.tolist(), plans, strict=True)
@@ -336,8 +342,10 @@ class DocumentRecheck:
         return not special
 
 
-def placed(task: Task, chip: Architecture, claimed: Placement, margin: float) -> Design:
-    """A chip under the best plan of the config that is claimed.
+def placed(
+    task: Task, chip: Architecture, claimed: Placement, margin: float, spend: Spend = spend_as_searched
+) -> Design:
+    """A chip under the best plan of the config that is claimed; `spend`: on the schedules of its layers.
 
     Raises ValueError where there is no such config, InfeasibleError where nothing fits.
     """
@@ -346,7 +354,7 @@ def placed(task: Task, chip: Architecture, claimed: Placement, margin: float) ->
     config = config_of_placement(task, claimed)
     if config not in evaluator.configs:
         raise ValueError("no such setting")
-    return builder.placed(chip, evaluator, 0, config, np.inf, WHOLE)
+    return builder.placed(chip, evaluator, 0, config, np.inf, spend(evaluator, config, np.arange(1)))
 
 
 def _json(record: BaseModel | None) -> Any:  # noqa: ANN401 - any JSON

@@ -25,7 +25,19 @@ from phaze.explore.request.objective_floor import Goal, floor_throughput
 from phaze.scheduling.passes import SolveLimits
 from phaze.tolerances import FEW_STATES, POINT_STATES, SAME
 
-WHOLE = SolveLimits(lambda: np.inf, POINT_STATES)  # as much as the search spends on a point
+FEW, WHOLE = (SolveLimits(lambda: np.inf, states) for states in (FEW_STATES, POINT_STATES))
+
+
+def spend_as_searched(evaluator: Evaluator, config: TrainingConfig, rows: Rows) -> SolveLimits:
+    """Schedule layers of points as long as the search does: longer where little does not settle the iteration.
+
+    The effort with which the evaluator then tells what it knows.
+    """
+    nothing = np.full(len(rows), np.inf)
+    found = evaluator.exact(config, rows, nothing, FEW)
+    if (open_ := found.lower_s < found.upper_s).any():
+        evaluator.exact(config, rows[open_], nothing[open_], WHOLE)
+    return FEW
 
 
 @dataclass(frozen=True)
@@ -57,14 +69,13 @@ class AxesPoints:
 
     def settled(self, config: TrainingConfig, rows: Rows) -> Floats:
         """Values of points that little effort settles, without any bound; infinite where it does not."""
-        effort, nothing = SolveLimits(lambda: np.inf, FEW_STATES), np.full(len(rows), np.inf)
-        found = self.evaluator.exact(config, rows, nothing, effort)
+        found = self.evaluator.exact(config, rows, np.full(len(rows), np.inf), FEW)
         sure = np.isfinite(found.upper_s)
         if self._values.asks_plans:  # slower schedules than the best ones might come with another plan
             sure &= found.lower_s >= found.upper_s
         values = np.full((len(rows), len(self._values.axes.metrics)), np.inf)
         if sure.any():
-            values[sure] = self._measured(config, rows[sure], found.upper_s[sure], effort)
+            values[sure] = self._measured(config, rows[sure], found.upper_s[sure], FEW)
         return values
 
     def _measured(self, config: TrainingConfig, rows: Rows, known_s: Floats, effort: SolveLimits) -> Floats:

@@ -55,23 +55,31 @@ class Clock:
         return self.interrupted or self.elapsed_s >= self.limit_s
 
 
+REPORT_SHARE = 0.1
+"""Of a time limit: by how much telling what was found may exceed it."""
+LEAST_REPORT_S = 1.0
+"""Time to tell what was found in any case, and after somebody ends the search."""
+
+
 @dataclass
 class ReportingClock:
-    """The time there is to tell what a search found: what its clock has left, and some seconds more.
+    """The time there is to tell what a search found: what its clock has left, and a small share of its limit more.
 
-    Where somebody ends the search early it is these seconds from then on.
+    Where somebody ends the search early it is a second from then on.
     """
 
     clock: Clock
-    more_s: float
     _ended: float | None = None
 
     def left(self) -> float:
         """Seconds left, at least 0."""
         if self.clock.interrupted and self._ended is None:
             self._ended = self.clock.elapsed_s
-        ends = self.clock.limit_s if self._ended is None else min(self._ended, self.clock.limit_s)
-        return max(0.0, ends + self.more_s - self.clock.elapsed_s)
+        limit_s = self.clock.limit_s
+        ends = limit_s + max(REPORT_SHARE * limit_s, LEAST_REPORT_S)
+        if self._ended is not None:
+            ends = min(self._ended + LEAST_REPORT_S, ends)
+        return max(0.0, ends - self.clock.elapsed_s)
 
 
 @dataclass

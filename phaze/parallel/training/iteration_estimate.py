@@ -49,7 +49,7 @@ from phaze.parallel.training.memory_footprint import (
 from phaze.parallel.training.operator_costs import OperatorCosts
 from phaze.parallel.training.plan_layouts import PlanLayouts
 from phaze.parallel.training.stage_times import StageTimes, boundary_bytes, group_passes, stage_times
-from phaze.scheduling.layers import TimedChain
+from phaze.scheduling.layers import ScheduledLayers, TimedChain
 from phaze.scheduling.passes import SolveLimits
 from phaze.tolerances import SAME, SETTLED_STATES
 from phaze.workload.parallel_degrees import Parallel
@@ -135,8 +135,9 @@ class Estimator:
     """Plans of one workload on one architecture (`table` of one row) of a cluster, under a framework.
 
     What plans share is kept. Of several architectures it knows the layers alone, and `each` of them, which then is
-    a row `among` them. `laid_out`: what is known already that no architecture changes. Once the time of `limits` is
-    over there are no more answers: OutOfTimeError, so that no search goes on and no unfinished schedule is believed.
+    a row `among` them. `laid_out`: what is known already that no architecture changes. `scheduled`: layers whose times
+    are known, too. Once the time of `limits` is over there are no more answers: OutOfTimeError, so that no search goes
+    on and no unfinished schedule is believed.
     """
 
     workload: Workload
@@ -147,6 +148,7 @@ class Estimator:
     own: OwnConstants = field(default_factory=lambda: NO_OWN)
     limits: SolveLimits = field(default_factory=lambda: SolveLimits(lambda: inf, states=SETTLED_STATES))
     laid_out: PlanLayouts | None = None
+    scheduled: ScheduledLayers | None = None
     among: tuple[Estimator, int] | None = None
     _kept: dict[Hashable, Any] = field(default_factory=dict)
 
@@ -224,7 +226,7 @@ class Estimator:
             divided, undivided = (self.layer_costs(replace(plan, sharding=one)) for one in ends)
             return divided.mixed(undivided, chain)
         spared = plan.kept | plan.offloaded
-        found = layer_costs(chain, self.costs, self.loaded, self.limits, spared)
+        found = layer_costs(chain, self.costs, self.loaded, self.limits, spared, self.scheduled)
         return found.alone() if len(self.table) == 1 else found
 
     def _look_at_the_clock(self) -> None:
@@ -372,7 +374,7 @@ class Estimator:
 
     def drivers(self, plan: ParallelPlan, iteration_s: float) -> Drivers:
         """What energy depends on of a plan whose iterations take so long; the time aside, no architecture matters."""
-        s, chain, division = plan, self.layer_costs(plan).chain, self.division(plan)
+        s, chain, division = plan, self.layouts.sizes(plan).chain, self.division(plan)
         recomputation = np.array(chain.index)[np.repeat(recomputed_groups(division, s), division.sizes)]
         return Drivers(
             np.bincount(recomputation, minlength=len(chain.layers))[None].astype(np.float64),

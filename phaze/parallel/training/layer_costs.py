@@ -22,7 +22,7 @@ from phaze.parallel.training.operator_costs import (
     recomputed_operators,
     with_score_passes,
 )
-from phaze.scheduling.layers import LayerTimes, TimedChain
+from phaze.scheduling.layers import LayerTimes, ScheduledLayers, TimedChain
 from phaze.scheduling.passes import SolveLimits
 from phaze.workload.parallel_degrees import Parallel
 from phaze.workload.work import LayerChain, Pass, Unit
@@ -156,10 +156,12 @@ def layer_costs(
     table: ArchitectureTable,
     limits: SolveLimits,
     kept: Set[str] = frozenset(),
+    scheduled: ScheduledLayers | None = None,
 ) -> LayerCosts:
     """Cost a chain on the architectures of a table; `kept`: names of operators that full recompute spares.
 
-    Where chips run kernels these follow one another; passes of others are scheduled on their cores, links aside.
+    Where chips run kernels these follow one another; passes of others are scheduled on their cores, links aside,
+    unless that chain is `scheduled` already.
     """
     model = costs.model
 
@@ -170,7 +172,12 @@ def layer_costs(
     forward = operators([layer.forward for layer in chain.layers])
     backward = operators([layer.backward or Pass((), ()) for layer in chain.layers])
     serial = model.factors.simt_of >= 0
-    times = None if serial.all() else _link_free_times(chain, model, table, limits, np.flatnonzero(~serial))
+    if scheduled is not None and scheduled.chain == chain:
+        times: LayerTimes | None = scheduled.times
+    else:
+        times = (
+            None if serial.all() else _link_free_times(chain, model, table, limits, np.flatnonzero(~serial))
+        )
     chips = hbm_bandwidth_bytes_per_s(table), serial
     return layer_costs_of(chain, forward, backward, times, chips, costs.framework, kept)
 

@@ -18,7 +18,7 @@ from ...arrays import Floats
 from ..indexed_problem import IndexedProblem
 from ..machine_code import compiled, is_kept
 from ..schedule_bounds import Bounds
-from ..schedule_plan import Plan, assign_cores, replay
+from ..schedule_plan import Plan, SearchLimits, assign_cores, replay
 from . import kernel_search, kernel_states
 from .kernel_arrays import (
     ALL_MODES,
@@ -167,24 +167,24 @@ class CompactSearch:
         least = int(self._memory.heap[0, 0]) >> 8 if tally[HEAPED] else TICKS
         return inf if self._exhausted and least >= tally[UPPER] else least / self._space.scale
 
-    def beam(self, width: int, states: float, deadline: float) -> None:
+    def beam(self, width: int, states: float, limits: SearchLimits) -> None:
         """Expand only so many states per number of ended operators."""
         self._memory.tally[LEVEL] = 0
-        self._run(width, states, deadline)
+        self._run(width, states, limits)
 
-    def best_first(self, states: float, deadline: float, cutoff_s: float) -> None:
+    def best_first(self, states: float, limits: SearchLimits) -> None:
         """Expand the state with the least bound until all is proven, `lower_s` is at the cutoff or a limit is
         reached."""
         tally = self._memory.tally
         tally[LEVEL] = -1
-        if cutoff_s < inf:
-            tally[CUTOFF] = min(int(tally[CUTOFF]), ceil(cutoff_s * self._space.scale))
-        self._run(0, states, deadline)
+        if limits.cutoff_s < inf:
+            tally[CUTOFF] = min(int(tally[CUTOFF]), ceil(limits.cutoff_s * self._space.scale))
+        self._run(0, states, limits)
 
-    def _run(self, width: int, states: float, deadline: float) -> None:
+    def _run(self, width: int, states: float, limits: SearchLimits) -> None:
         """In slices, so that the clock is looked at and a faster kernel taken; they change nothing else."""
         slice_, found = 1, BUDGET
-        while found != DONE and self.states < states and monotonic() < deadline:
+        while found != DONE and self.states < states and not limits.late:
             if found == ROOM and not self._grow():
                 return
             began, before = monotonic(), self.states

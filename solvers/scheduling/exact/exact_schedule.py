@@ -123,9 +123,9 @@ def _stage(
     if limits.states is not None:
         states = min(states, limits.states - outcome.work["states"])
     if width:
-        search.beam(width, states, limits.deadline)
+        search.beam(width, states, limits)
     else:
-        search.best_first(states, limits.deadline, limits.cutoff_s)
+        search.best_first(states, limits)
     outcome.work["states"] += search.states
     plan = search.plan()
     if plan is not None:

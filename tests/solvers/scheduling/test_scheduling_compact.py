@@ -73,7 +73,7 @@ def worst_plan(ix):
 def compact_makespan(ix, plan, *, rows):
     bounds = lower_bounds(ix, plan.makespan_s)
     search = CompactSearch(ix, bounds, plan.makespan_s, weightings(ix, bounds) if rows else None)
-    search.best_first(inf, inf, inf)
+    search.best_first(inf, SearchLimits(inf))
     assert search.lower_s == inf
     found = search.plan()
     return plan.makespan_s if found is None else min(plan.makespan_s, found.makespan_s)
@@ -118,12 +118,12 @@ def test_compiled_and_plain_functions_agree():
     bounds = lower_bounds(ix, plan.makespan_s)
     plain = CompactSearch(ix, bounds, plan.makespan_s, None)
     assert workshop.kernel is PLAIN
-    plain.best_first(inf, inf, inf)
+    plain.best_first(inf, SearchLimits(inf))
     workshop.report(BUILD_AFTER_S, plain.sample)
     workshop.wait()
     assert workshop.kernel is not PLAIN
     compiled = CompactSearch(ix, bounds, plan.makespan_s, None, workshop)
-    compiled.best_first(inf, inf, inf)
+    compiled.best_first(inf, SearchLimits(inf))
     assert compiled.states == plain.states
     assert compiled.plan() == plain.plan()
 
@@ -151,12 +151,12 @@ def test_state_limit_is_exact_and_bounds_hold():
     ix, plan = max(open_problems(range(40)), key=lambda pair: pair[0].size)
     bounds = lower_bounds(ix, plan.makespan_s)
     whole = CompactSearch(ix, bounds, plan.makespan_s, None)
-    whole.best_first(inf, inf, inf)
+    whole.best_first(inf, SearchLimits(inf))
     best = min(plan.makespan_s, whole.plan().makespan_s)
     lower = 0.0
     for limit in range(whole.states):
         search = CompactSearch(ix, bounds, plan.makespan_s, None)
-        search.best_first(limit, inf, inf)
+        search.best_first(limit, SearchLimits(inf))
         assert search.states == limit
         assert lower <= search.lower_s <= best * (1 + 1e-9)
         lower = search.lower_s
@@ -165,9 +165,19 @@ def test_state_limit_is_exact_and_bounds_hold():
 def test_no_time_no_states():
     ix, plan = next(open_problems([3]))
     search = CompactSearch(ix, lower_bounds(ix, plan.makespan_s), plan.makespan_s, None)
-    search.best_first(inf, monotonic() - 1.0, inf)
+    search.best_first(inf, SearchLimits(monotonic() - 1.0))
     assert search.states == 0
     assert search.plan() is None
+
+
+def test_a_search_that_somebody_stops_gives_what_it_has():
+    ix, _ = max(open_problems(range(40)), key=lambda pair: pair[0].size)
+    looks = iter([False] * 3)
+    result = schedule(ix.problem, stopped=lambda: next(looks, True))
+    proven = schedule(ix.problem)
+    assert result.work["states"] < proven.work["states"]
+    assert result.status is Status.FEASIBLE
+    assert result.lower_bound_s <= proven.makespan_s <= result.makespan_s
 
 
 def test_memory_grows_without_a_trace(monkeypatch):
@@ -176,7 +186,7 @@ def test_memory_grows_without_a_trace(monkeypatch):
     for children in (1 << 17, 1 << 6):  # room for fewer children at once means less memory to begin with
         monkeypatch.setattr("phaze.solvers.scheduling.exact.compact_search.CHILDREN", children)
         search = CompactSearch(ix, bounds, plan.makespan_s, None)
-        search.best_first(inf, inf, inf)
+        search.best_first(inf, SearchLimits(inf))
         answers.append(search.plan().makespan_s)
     assert answers[0] == pytest.approx(answers[1], rel=1e-12)
 

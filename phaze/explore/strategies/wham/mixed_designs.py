@@ -11,7 +11,7 @@ import numpy as np
 from phaze.arrays import Rows
 from phaze.explore.evaluation.design_candidates import Block
 from phaze.explore.evaluation.evaluator import Evaluator, FoundPlan
-from phaze.explore.evaluation.planned_iteration import NEAR, PlannedIteration, estimator_of
+from phaze.explore.evaluation.planned_iteration import PlannedIteration, estimator_at
 from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.explore.strategies.wham.wham_target import WhamTarget
 from phaze.parallel.plan_batches.cut_pipelines import GroupTimes
@@ -20,7 +20,7 @@ from phaze.parallel.plan_search.mixed_plan_search import MixedFound, MixedSearch
 from phaze.parallel.recount.plan_checker import PlanError, check_plan
 from phaze.parallel.training.mixed_estimate import MixedEstimator
 from phaze.scheduling.passes import SolveLimits
-from phaze.tolerances import BOUND_ROUNDING
+from phaze.tolerances import BOUND_ROUNDING, SAME
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,10 @@ class MixedDesigns:
         """The plan with every figure worked out device by device, each on its own design."""
         evaluator, rows = self.evaluator, self._rows[list(found.rows)]
         distinct, which = np.unique(rows, return_inverse=True)
-        table, layouts = evaluator.table.take(distinct), evaluator.layouts(self.config)
-        several = estimator_of(evaluator.task, table, self.config.recipe, layouts)
-        costs = MixedEstimator.of(several, which.tolist())
+        costs = MixedEstimator.of(estimator_at(evaluator, self.config, distinct), which.tolist())
         planned = PlannedIteration.of(costs, found.plan)
         seconds = planned.iteration.iteration_s
-        if not isclose(seconds, found.iteration_s, rel_tol=NEAR):
+        if not isclose(seconds, found.iteration_s, rel_tol=SAME):
             raise PlanError(f"{found.plan} takes {seconds} s, not {found.iteration_s} s as the search says")
         check_plan(costs, found.plan, planned.iteration, (), evaluator.capacity_bytes[rows].tolist())
         return MixedPlan(
