@@ -176,16 +176,30 @@ def export(plan: Planned | str | Path, target: str = "megatron-lm") -> str:
     """Write a training plan as a launch recipe, as `dse plan export` does.
 
     `plan`: a result of `phaze.plan`, a folder that kept one, or what `dse plan --json` printed. `target`: megatron-lm,
-    torchtitan or maxtext. What the framework cannot be told stands in comments at the top.
+    torchtitan or maxtext. The plan is what that framework can run of it, the time at the top what it takes there.
 
     Raises InputError for a plan that the framework cannot run, and for inference.
     """
-    from phaze.inputs.named_choices import choose
-    from phaze.report.exports.recipe_export import Target, recipe
     from phaze.runs.document_formats import read_plan
 
     document = plan.document if isinstance(plan, Planned) else read_plan(Path(plan))
-    return recipe(document, choose(Target, target, "--target")).text
+    return launch_recipe(document, target, "--target")[0]
+
+
+def launch_recipe(document: PlanDocument, target: str, option: str) -> tuple[str, tuple[str, ...]]:
+    """The recipe of a plan as a framework runs it, and sentences on what is otherwise there or could not be said.
+
+    `option`: how the target was given. Raises InputError.
+    """
+    from phaze.inputs.named_choices import choose
+    from phaze.inputs.runnable_plan import runnable_plan
+    from phaze.report.exports.recipe_export import Target, check_launchable, recipe
+
+    software = choose(Target, target, option)
+    check_launchable(document)
+    found = runnable_plan(document, software.framework)
+    told = recipe(found.document, software)
+    return told.text, (*found.remarks, *told.remarks)
 
 
 def _varied_row(point: WhatIfPoint) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -11,6 +13,8 @@ import tomllib
 import pytest
 
 from phaze.parallel.recount.plan_checker import PlanError
+from phaze.report.exports.recipe_export import Target, recipe
+from phaze.runs.document_formats import read_plan
 
 SMALL = ("--arch", "h100", "--workload", "gpt3-xl", "--devices", "8", "--global-batch", "64")
 FEW = ("--microbatch", "4", "--schedule", "1f1b", "--chunks", "1")
@@ -123,16 +127,128 @@ def test_export_for_megatron(dse, plan_file):
     code, out, _ = dse("plan", "export", str(plan_file))
     s = json.loads(plan_file.read_text())["best"]["strategy"]
     assert code == 0
-    told = dict(re.findall(r"--([\w-]+) (\d+)", out))
-    assert int(told["tensor-model-parallel-size"]) == s["tensor_parallel"]
-    assert int(told["pipeline-model-parallel-size"]) == 2
-    assert int(told["micro-batch-size"]) == 4
-    assert int(told["global-batch-size"]) == 64
-    assert int(told["num-layers"]) == 24
+    told = megatron(out)
+    assert told["tensor_model_parallel_size"] == s["tensor_parallel"]
+    assert (told["pipeline_model_parallel_size"], told["micro_batch_size"], told["global_batch_size"]) == (
+        2,
+        4,
+        64,
+    )
+    assert (told["num_layers"], told["position_embedding_type"], told["swiglu"]) == (
+        24,
+        "learned_absolute",
+        False,
+    )
+
+
+@pytest.mark.parametrize("target", ["megatron-lm", "torchtitan", "maxtext"])
+def test_a_recipe_tells_the_time_of_its_plan_under_its_framework(dse, plan_file, target):
+    """As dse plan under that framework says of the same degrees."""
+    code, out, _ = dse("plan", "export", str(plan_file), "--for", target)
+    assert code == 0
+    framework, told = re.search(r"expected under framework (\S+): (\S+) s per iteration", out).groups()
+    assert framework == Target(target).framework
+    s = json.loads(plan_file.read_text())["best"]["strategy"]
+    names = ("data", "tensor", "pipeline", "context")
+    degrees = [word for name in names for word in (f"--{name}-parallel", str(s[f"{name}_parallel"]))]
+    free = json.loads(dse("plan", *SMALL, *degrees, "--framework", framework, "--json")[1])
+    ideal = json.loads(plan_file.read_text())["best"]["iteration_time_s"]
+    assert float(told) >= free["best"]["iteration_time_s"] * (1 - 1e-3)
+    assert float(told) > ideal * 1.01  # no software is perfect
+
+
+def of(plan_file, workload):
+    """The plan as if it were another model's: recipes take its architecture by name."""
+    document = read_plan(plan_file)
+    return document.model_copy(update={"request": document.request | {"workloads": [workload]}})
+
+
+_NUMBERS = (
+    *("tensor-model-parallel-size", "pipeline-model-parallel-size", "micro-batch-size", "global-batch-size"),
+    *(
+        "num-layers",
+        "hidden-size",
+        "ffn-hidden-size",
+        "num-attention-heads",
+        "kv-channels",
+        "num-query-groups",
+    ),
+    *("seq-length", "max-position-embeddings", "vocab-size", "num-experts", "moe-router-topk"),
+    *("moe-ffn-hidden-size", "moe-shared-expert-intermediate-size", "mtp-num-layers", "kv-lora-rank"),
+    *("q-lora-rank", "qk-head-dim", "qk-pos-emb-head-dim", "v-head-dim"),
+)
+_FLAGS = (
+    *(
+        "bf16",
+        "use-distributed-optimizer",
+        "overlap-grad-reduce",
+        "overlap-param-gather",
+        "group-query-attention",
+    ),
+    *("swiglu", "disable-bias-linear", "add-qkv-bias", "untie-embeddings-and-output-weights", "qk-layernorm"),
+    *("multi-latent-attention", "moe-grouped-gemm", "sequence-parallel"),
+)
+
+
+def megatron(recipe):
+    """Arguments of a recipe, read by a parser with the options, types and choices of Megatron-LM's
+    megatron/training/arguments.py (commit 000c4ac): a name it does not have is an error."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    for name in _NUMBERS:
+        parser.add_argument(f"--{name}", type=int)
+    for name in _FLAGS:
+        parser.add_argument(f"--{name}", action="store_true")
+    for name in ("hidden-dropout", "attention-dropout"):
+        parser.add_argument(f"--{name}", type=float)
+    parser.add_argument("--normalization", choices=["LayerNorm", "RMSNorm"])
+    parser.add_argument(
+        "--position-embedding-type", choices=["learned_absolute", "rope", "mrope", "relative", "none"]
+    )
+    parser.add_argument("--moe-router-score-function", choices=["softmax", "sigmoid"])
+    parser.add_argument("--moe-token-dispatcher-type", choices=["allgather", "alltoall", "flex"])
+    for name in ("moe-layer-freq", "window-size", "recompute-granularity", "recompute-method"):
+        parser.add_argument(f"--{name}")
+    parser.add_argument("--recompute-num-layers", type=int)
+    between = recipe[recipe.index("ARGS=(") + len("ARGS=(") : recipe.index("\n)\n")]
+    return vars(parser.parse_args(shlex.split(between)))
+
+
+def test_megatron_starts_the_model_that_was_planned(plan_file):
+    told = megatron(recipe(of(plan_file, "llama3-8b"), Target.MEGATRON_LM).text)
+    for name in (
+        "swiglu",
+        "disable_bias_linear",
+        "untie_embeddings_and_output_weights",
+        "group_query_attention",
+    ):
+        assert told[name], name
+    assert (told["normalization"], told["position_embedding_type"]) == ("RMSNorm", "rope")
+    assert (told["num_query_groups"], told["ffn_hidden_size"], told["vocab_size"]) == (8, 14336, 128256)
+    assert (told["hidden_dropout"], told["attention_dropout"]) == (0, 0)
+
+
+def test_megatron_starts_experts_as_nvidia_does(plan_file):
+    """Sizes and forms of NVIDIA's own script (Megatron-LM, examples/post_training/modelopt/conf/qwen)."""
+    told = megatron(recipe(of(plan_file, "qwen3-30b-a3b"), Target.MEGATRON_LM).text)
+    sizes = {"num_layers": 48, "hidden_size": 2048, "num_attention_heads": 32, "num_query_groups": 4}
+    sizes |= {"kv_channels": 128, "num_experts": 128, "moe_ffn_hidden_size": 768, "moe_router_topk": 8}
+    assert {name: told[name] for name in sizes} == sizes
+    assert told["qk_layernorm"]
+    assert told["swiglu"]
+    assert told["untie_embeddings_and_output_weights"]
+
+
+def test_megatron_starts_latent_attention_and_shared_experts(plan_file):
+    told = megatron(recipe(of(plan_file, "deepseek-v3"), Target.MEGATRON_LM).text)
+    assert told["multi_latent_attention"]
+    assert (told["kv_lora_rank"], told["qk_pos_emb_head_dim"]) == (512, 64)
+    assert told["moe_shared_expert_intermediate_size"] == 2048
+    assert told["moe_layer_freq"] == "([0]*3+[1]*58)"
+    assert told["moe_router_score_function"] == "sigmoid"
 
 
 def test_export_for_torchtitan(dse, plan_file):
-    code, out, _ = dse("plan", "export", str(plan_file), "--for", "torchtitan")
+    code, out, err = dse("plan", "export", str(plan_file), "--for", "torchtitan")
     assert code == 0
     told = tomllib.loads(out)
     degrees = told["parallelism"]
@@ -145,14 +261,22 @@ def test_export_for_torchtitan(dse, plan_file):
     )
     assert degrees["pipeline_parallel_schedule"] == "1F1B"
     assert told["training"]["seq_len"] == 2048
+    assert "ships no gpt3-xl" in err
+    named = tomllib.loads(recipe(of(plan_file, "llama3-70b"), Target.TORCHTITAN).text)["model"]
+    assert named == {"name": "llama3", "flavor": "70B"}
 
 
 def test_export_for_maxtext(dse, plan_file):
     code, out, err = dse("plan", "export", str(plan_file), "--for", "maxtext")
     assert code == 0
-    told = dict(re.findall(r"(\w+)=([\d.]+)", out))
+    told = dict(re.findall(r"(\w+)=(\S+)", out))
     assert float(told["per_device_batch_size"]) * 8 == 64
     assert "dcn_" in err
+    assert (told["decoder_block"], told["logits_via_embedding"]) == ("gpt3", "true")
+    text = recipe(of(plan_file, "mixtral-8x7b"), Target.MAXTEXT).text
+    told = dict(re.findall(r"(\w+)=(\S+)", text))
+    assert (told["decoder_block"], told["num_experts"], told["num_experts_per_tok"]) == ("mixtral", "8", "2")
+    assert told["mlp_activations"] == "[silu,linear]"
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def export(
         ),
     ] = "megatron-lm",
 ) -> None:
-    """Print a plan as a launch recipe.
+    """Print a plan as a launch recipe, as far as the framework can run it, with its time under that framework.
 
     Examples:
         dse plan export plan.json --for torchtitan
@@ -78,14 +78,13 @@ def export(
 
     See also: dse plan --json, which prints the document.
     """
+    from phaze.api.planning_verbs import launch_recipe
     from phaze.cli.console_output import say
-    from phaze.inputs.named_choices import choose
-    from phaze.report.exports.recipe_export import Target, recipe
     from phaze.runs.document_formats import read_plan
 
-    told = recipe(read_plan(file), choose(Target, target, "--for"))
-    typer.echo(told.text, nl=False)
-    for remark in told.remarks:
+    text, remarks = launch_recipe(read_plan(file), target, "--for")
+    typer.echo(text, nl=False)
+    for remark in remarks:
         say(f"dse: {remark}", quiet=False)
 
 

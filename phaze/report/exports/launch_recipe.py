@@ -1,5 +1,5 @@
-"""One plan as the options of a training framework, what of it the framework has no option for, and the sizes of a
-built-in decoder for recipes that name them.
+"""One plan as the options of a training framework, what of it the framework has no option for, and the architecture
+of a built-in decoder for recipes that name it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ class Recipe:
 
 
 def heading(document: PlanDocument) -> list[str]:
-    """Comment lines that say what the recipe is of."""
+    """Comment lines that say what the recipe is of, and what its plan takes under the framework it was timed under."""
     best, request = document.best, document.request
     name = ", ".join(request["workloads"])
     return [
-        f"# {name} on {request['devices']} x {request['architecture']}, planned under framework "
-        f"{request['framework']}",
-        f"# expected: {best.iteration_time_s:.4g} s per iteration, {100 * best.mfu:.1f} % MFU, "
-        f"{best.memory_bytes / 2**30:.1f} GiB per device",
+        f"# {name} on {request['devices']} x {request['architecture']}",
+        f"# expected under framework {request['framework']}: {best.iteration_time_s:.4g} s per iteration, "
+        f"{100 * best.mfu:.1f} % MFU, {best.memory_bytes / 2**30:.1f} GiB per device",
     ]
 
 
@@ -58,37 +57,23 @@ def device_batch(document: PlanDocument) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
-    """Of a decoder: `experts` per block, 0 where there are none; `tokens` of a sample."""
+class Model:
+    """A built-in decoder by its name, and the `tokens` of a sample."""
 
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    ffn_hidden: int
-    vocabulary: int
+    name: str
+    decoder: Decoder
     tokens: int
-    experts: int
-    experts_per_token: int
 
 
-def sizes_of(document: PlanDocument) -> Sizes | None:
+def model_of(document: PlanDocument) -> Model | None:
     """Of the planned workload; None where it is no built-in decoder."""
     try:
-        spec = builtin_spec(known_name(document.request["workloads"][0]))
+        name = known_name(document.request["workloads"][0])
+        spec = builtin_spec(name)
     except InputError:
         return None
     d = spec.dimensions
-    if not isinstance(d, Decoder):
-        return None
-    return Sizes(
-        d.layers,
-        d.hidden,
-        d.heads,
-        d.kv_heads or d.heads,
-        d.ffn_hidden or 4 * d.hidden,
-        d.vocabulary,
-        spec.sequence_length or 1,
-        d.experts.number if d.experts else 0,
-        d.experts.per_token if d.experts else 0,
-    )
+    return Model(name, d, spec.sequence_length or 1) if isinstance(d, Decoder) else None
+
+
+NO_MODEL = "the workload is no built-in decoder: add the architecture of the model"

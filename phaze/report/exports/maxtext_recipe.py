@@ -7,7 +7,9 @@ from fractions import Fraction
 
 from phaze.explore.documents.plan_document import PlanDocument
 from phaze.explore.documents.plan_record import StrategyRecord
-from phaze.report.exports.launch_recipe import Recipe, Sizes, heading, sizes_of, uneven
+from phaze.report.exports.launch_recipe import NO_MODEL, Model, Recipe, heading, model_of, uneven
+from phaze.workload.families.decoder_family import Decoder
+from phaze.workload.families.transformer_dimensions import Activation, NormKind, NormPlace, Positions, Scores
 
 _FP8 = ("fp8", "fp8-early", "fp8-rows")
 _OFFLOAD = {"weights": "parameter", "optimizer": "optimizer"}
@@ -16,18 +18,19 @@ _REMAT = {"none": "minimal", "selective": "minimal", "full": "full"}
 
 def write(document: PlanDocument) -> Recipe:
     """A shell command; data, tokenizer and output are left to add."""
-    s, sizes = document.best.strategy, sizes_of(document)
+    s, model = document.best.strategy, model_of(document)
     options = [*_parallel(s), *_batch(document), f"remat_policy={_REMAT[s.recompute]}"]
     recipe = document.request.get("recipe")
     options += ["quantization=fp8"] if recipe in _FP8 else []
     options += [f"{_OFFLOAD[what]}_memory_host_offload=true" for what in s.offload if what in _OFFLOAD]
-    options += _model(sizes) if sizes else []
+    options += _model(model) if model else []
     text = [*heading(document), "python3 -m MaxText.train MaxText/configs/base.yml \\"]
     text += [f"    {option} \\" for option in options[:-1]] + [f"    {options[-1]}"]
     lost = (
         [f"MaxText has no recipe {recipe}: the command runs 16 bits"] if recipe and recipe not in _FP8 else []
     )
-    return Recipe("\n".join(text) + "\n", (*_remarks(s, sizes), *lost))
+    unlike = _unlike(model.decoder) if model else (NO_MODEL,)
+    return Recipe("\n".join(text) + "\n", (*_remarks(s), *unlike, *lost))
 
 
 def _parallel(s: StrategyRecord) -> Iterator[str]:
@@ -53,19 +56,84 @@ def _batch(document: PlanDocument) -> Iterator[str]:
         yield f"gradient_accumulation_steps={steps}"
 
 
-def _model(m: Sizes) -> list[str]:
+_ACTIVATIONS = {
+    Activation.GELU: "gelu",
+    Activation.GELU_TANH: "gelu",
+    Activation.GELU_NEW: "gelu",
+    Activation.RELU: "relu",
+    Activation.SILU: "silu",
+}
+
+
+def _model(m: Model) -> list[str]:
+    d = m.decoder
+    words = [_ACTIVATIONS[d.activation], *(["linear"] if d.gated else [])]
     return [
-        f"base_num_decoder_layers={m.layers}",
-        f"base_emb_dim={m.hidden}",
-        f"base_mlp_dim={m.ffn_hidden}",
-        f"base_num_query_heads={m.heads}",
-        f"base_num_kv_heads={m.kv_heads}",
-        f"vocab_size={m.vocabulary}",
+        f"decoder_block={_block(d)}",
+        f"base_num_decoder_layers={d.layers}",
+        f"base_emb_dim={d.hidden}",
+        f"base_mlp_dim={d.ffn}",
+        f"base_num_query_heads={d.heads}",
+        f"base_num_kv_heads={d.kv}",
+        f"head_dim={d.head}",
+        f"mlp_activations=[{','.join(words)}]",
+        f"logits_via_embedding={str(d.tied_embeddings).lower()}",
+        *(["use_qk_norm=true"] if d.qk_norm else []),
+        *_latent(d),
+        *_experts(d),
+        f"vocab_size={d.vocabulary}",
         f"max_target_length={m.tokens}",
     ]
 
 
-def _remarks(s: StrategyRecord, sizes: Sizes | None) -> Iterator[str]:
+def _block(d: Decoder) -> str:
+    """MaxText's block with the norms, positions and halves of the model."""
+    if d.latent:
+        return "deepseek"
+    if d.experts:
+        return "qwen3_moe" if d.qk_norm else "mixtral"
+    if d.qk_norm:
+        return "qwen3"
+    return "llama2" if d.norm is NormKind.RMS else "gpt3"
+
+
+def _latent(d: Decoder) -> list[str]:
+    if d.latent is None:
+        return []
+    return [
+        "attention_type=mla",
+        f"q_lora_rank={d.latent.q_lora_rank or 0}",
+        f"kv_lora_rank={d.latent.kv_lora_rank}",
+        f"qk_nope_head_dim={d.latent.qk_nope_head_dim}",
+        f"qk_rope_head_dim={d.latent.qk_rope_head_dim}",
+        f"v_head_dim={d.latent.v_head_dim}",
+    ]
+
+
+def _experts(d: Decoder) -> list[str]:
+    e = d.experts
+    if e is None:
+        return []
+    found = [f"num_experts={e.number}", f"num_experts_per_tok={e.per_token}", f"base_moe_mlp_dim={e.hidden}"]
+    found += [f"shared_experts={e.shared}"] if e.shared else []
+    found += [f"first_num_dense_layers={e.dense_layers}"] if e.dense_layers else []
+    return [*found, *(["routed_score_func=sigmoid"] if e.scores is Scores.SIGMOID else [])]
+
+
+def _unlike(d: Decoder) -> Iterator[str]:
+    """What of the model the options do not say, so that another model would start without a word."""
+    told = {"llama2": (NormKind.RMS, Positions.ROPE), "gpt3": (NormKind.LAYER, Positions.LEARNED)}
+    if (block := _block(d)) in told and told[block] != (d.norm, d.positions):
+        yield f"no block of MaxText has {d.norm} norms and {d.positions} positions: the recipe takes that of {block}"
+    if d.parallel:
+        yield "MaxText runs attention and feed-forward one after the other, not side by side"
+    if d.norm_place is NormPlace.POST:
+        yield "MaxText's blocks have their norms before each half"
+    if d.query_bias != d.bias:
+        yield "biases of queries, keys and values alone are those of MaxText's block, where it has some"
+
+
+def _remarks(s: StrategyRecord) -> Iterator[str]:
     yield "all degrees are given to the fast network (ici_); move those that span slices to dcn_"
     if s.pipeline_parallel > 1 and s.schedule not in ("gpipe", "interleaved"):
         yield f"MaxText runs its own circular schedule, not {s.schedule}"
@@ -82,5 +150,3 @@ def _remarks(s: StrategyRecord, sizes: Sizes | None) -> Iterator[str]:
         yield "MaxText brings the optimizer's state back to step on the device, not on the host"
     if "activations" in s.offload:
         yield "MaxText offloads activations by name: remat_policy=custom with decoder_layer_input=offload and others"
-    if sizes is None:
-        yield "the workload is no built-in decoder: add the sizes of the model"

@@ -18,18 +18,27 @@ class Target(StrEnum):
     TORCHTITAN = "torchtitan"
     MAXTEXT = "maxtext"
 
+    @property
+    def framework(self) -> str:
+        """Packaged framework that says what such software hides, costs and can run."""
+        return {"megatron-lm": "megatron-core-2024", "torchtitan": "torchtitan-2025"}.get(
+            self.value, "maxtext-2024"
+        )
 
-def recipe(document: PlanDocument, target: Target) -> Recipe:
-    """The best plan of a document for a framework.
 
-    Raises InputError for what none of these runs: inference, and stages that end inside a block.
-    """
+def check_launchable(document: PlanDocument) -> None:
+    """Raises InputError for what no framework with recipes runs: inference, and stages that end inside a block."""
     if (mode := document.request["mode"]) != Mode.TRAINING:
         raise InputError(f"launch recipes are of training plans; this is one of {mode}")
     if document.best.strategy.grain == "layer":
         raise InputError(
             "stages of this plan end inside blocks, where no framework with a launch recipe cuts: use --plans full"
         )
+
+
+def recipe(document: PlanDocument, target: Target) -> Recipe:
+    """The best plan of a document for a framework. Raises InputError as `check_launchable`."""
+    check_launchable(document)
     writers = {
         Target.MEGATRON_LM: megatron_recipe.write,
         Target.TORCHTITAN: torchtitan_recipe.write,

@@ -6,7 +6,16 @@ from collections.abc import Iterator
 
 from phaze.explore.documents.plan_document import PlanDocument
 from phaze.explore.documents.plan_record import StrategyRecord
-from phaze.report.exports.launch_recipe import Recipe, device_batch, divides_all, heading, sizes_of, uneven
+from phaze.report.exports.launch_recipe import (
+    NO_MODEL,
+    Model,
+    Recipe,
+    device_batch,
+    divides_all,
+    heading,
+    model_of,
+    uneven,
+)
 
 _SCHEDULES = {
     "gpipe": "GPipe",
@@ -14,21 +23,59 @@ _SCHEDULES = {
     "interleaved": "Interleaved1F1B",
     "zb-v": "ZBVZeroBubble",
 }
+_MODELS = {
+    "llama3-8b": ("llama3", "8B"),
+    "llama3-70b": ("llama3", "70B"),
+    "llama3-405b": ("llama3", "405B"),
+    "deepseek-v3": ("deepseek_v3", "671B"),
+    "qwen3-8b": ("qwen3", "8B"),
+    "qwen3-30b-a3b": ("qwen3", "30B-A3B"),
+    "qwen3-235b-a22b": ("qwen3", "235B-A22B"),
+}
+"""Our workloads that are a flavor of a model in torchtitan (torchtitan/models/*/__init__.py): name and flavor."""
 
 
 def write(document: PlanDocument) -> Recipe:
-    """The sections of a plan; model, data and learning are left to add."""
-    s, sizes = document.best.strategy, sizes_of(document)
-    lines = [*heading(document), "", "[training]", f"local_batch_size = {_local(document)}"]
+    """The sections of a plan and its model; data and learning are left to add."""
+    s, model = document.best.strategy, model_of(document)
+    recipe = document.request.get("recipe")
+    lines = [
+        *heading(document),
+        "",
+        *_model(model, recipe),
+        "",
+        "[training]",
+        f"local_batch_size = {_local(document)}",
+    ]
     lines.append(f"global_batch_size = {document.request['global_batch']}")
-    if sizes:
-        lines.append(f"seq_len = {sizes.tokens}")
+    if model:
+        lines.append(f"seq_len = {model.tokens}")
     if {"weights", "optimizer"} & {*s.offload}:
         lines.append("enable_cpu_offload = true")
     lines += ["", "[parallelism]", *_parallel(s), "", "[activation_checkpoint]", f'mode = "{s.recompute}"']
-    recipe = document.request.get("recipe")
     lines += _few_bits(recipe)
-    return Recipe("\n".join(lines) + "\n", (*_remarks(s), *_lost(recipe)))
+    return Recipe("\n".join(lines) + "\n", (*_remarks(s), *_unlike(model), *_lost(recipe)))
+
+
+def _model(model: Model | None, recipe: str | None) -> list[str]:
+    """The section of the model: a flavor of torchtitan's, and what runs its linear layers in few bits."""
+    named = _MODELS.get(model.name) if model else None
+    lines = [f'name = "{named[0]}"', f'flavor = "{named[1]}"'] if named else _sizes(model)
+    kind = {"fp8": "float8", "fp8-early": "float8", "fp8-rows": "float8", "mxfp8": "mx"}.get(recipe or "")
+    return ["[model]", *lines, *([f'converters = ["{kind}"]'] if kind else [])]
+
+
+def _sizes(model: Model | None) -> list[str]:
+    """What a flavor to be added would hold, in comments."""
+    if model is None:
+        return []
+    d = model.decoder
+    head = f"# dim={d.hidden}, n_layers={d.layers}, n_heads={d.heads}, n_kv_heads={d.kv}, vocab_size={d.vocabulary}"
+    gate = "gated " if d.gated else ""
+    return [
+        head,
+        f"# feed-forward {d.ffn} wide, {gate}{d.activation}; {d.norm} norms; positions {d.positions}",
+    ]
 
 
 def _few_bits(recipe: str | None) -> list[str]:
@@ -37,8 +84,16 @@ def _few_bits(recipe: str | None) -> list[str]:
         rows = (
             ['recipe_name = "rowwise"'] if recipe == "fp8-rows" else ["enable_fsdp_float8_all_gather = true"]
         )
-        return ["", "[model]", 'converters = ["float8"]', "", "[float8]", *rows]
-    return ["", "[model]", 'converters = ["mx"]', "", "[mx]"] if recipe == "mxfp8" else []
+        return ["", "[float8]", *rows]
+    return ["", "[mx]"] if recipe == "mxfp8" else []
+
+
+def _unlike(model: Model | None) -> Iterator[str]:
+    """That no model of torchtitan is this one."""
+    if model is None:
+        yield NO_MODEL
+    elif model.name not in _MODELS:
+        yield f"torchtitan ships no {model.name}: register a flavor with the sizes in [model], and name it there"
 
 
 def _lost(recipe: str | None) -> Iterator[str]:

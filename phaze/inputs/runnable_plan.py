@@ -1,0 +1,100 @@
+"""A planned training as another framework runs it: the same degrees under its software, and its time there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from phaze.errors import PhazeError
+from phaze.inputs.option_models import PlanChoices, PlanOptions
+
+if TYPE_CHECKING:
+    from phaze.explore.documents.plan_document import PlanDocument
+    from phaze.explore.documents.plan_record import StrategyRecord
+
+
+@dataclass(frozen=True)
+class RunnablePlan:
+    """The plan of a framework, and sentences on what of the plan that was asked about it does otherwise."""
+
+    document: PlanDocument
+    remarks: tuple[str, ...] = ()
+
+
+def runnable_plan(document: PlanDocument, framework: str) -> RunnablePlan:
+    """The best plan of `framework` that keeps as many choices of a planned one as it can run, its degrees at least.
+
+    A plan of another version of the same framework stays as it is, and so does one that cannot be planned anew.
+    """
+    told = str(document.request["framework"])
+    if told.partition("-")[0] == framework.partition("-")[0]:
+        return RunnablePlan(document)
+    reason = ""
+    for choices in _fewer(document.best.strategy):
+        try:
+            found = _planned(document, framework, choices)
+        except PhazeError as error:
+            reason = reason or " ".join(str(error).split())
+            continue
+        return RunnablePlan(found, tuple(_changes(document, found)))
+    return RunnablePlan(document, (f"the time is that under {told}: under {framework} {reason}",))
+
+
+def _fewer(s: StrategyRecord) -> Iterator[dict[str, Any]]:
+    """Choices to keep: all of them, then without what software may lack, at last the degrees alone."""
+    degrees: dict[str, Any] = {
+        "data_parallel": s.data_parallel,
+        "tensor_parallel": s.tensor_parallel,
+        "pipeline_parallel": s.pipeline_parallel,
+        "context_parallel": s.context_parallel,
+        "expert_parallel": s.expert_parallel,
+    }
+    kept = degrees | {"microbatch": s.microbatch_size, "offload": "+".join(s.offload) or None}
+    sharded = {"sequence_parallel": s.sequence_parallel} if s.tensor_parallel > 1 else {}
+    staged = {"schedule": s.schedule, "chunks": s.chunks} if s.pipeline_parallel > 1 else {}
+    yield kept | sharded | staged | {"recompute": s.recompute, "zero": s.zero_stage}
+    yield kept | staged | {"recompute": s.recompute}
+    yield kept
+    yield degrees
+
+
+def _planned(document: PlanDocument, framework: str, choices: dict[str, Any]) -> PlanDocument:
+    """The best plan within some choices under a framework, of the question of a document. Raises PhazeError."""
+    from phaze.inputs.plan_inputs import plan_answer
+
+    software = {"framework": framework, "attention": None, "fusion": None, "plans": "full"}
+    asked = _asked(document) | PlanChoices.defaults() | choices | software
+    return plan_answer(PlanOptions.of(asked))
+
+
+def _asked(document: PlanDocument) -> dict[str, Any]:
+    """What the plan was asked by: as its manifest tells, else as its request does. Raises InputError."""
+    from phaze.inputs.recorded_request import asked_before
+
+    manifest, request = document.manifest, document.request
+    if manifest.asked is not None and manifest.asked.verb == "plan":
+        return asked_before(manifest, Path("the plan"), PlanOptions).values
+    told = {name: request[name] for name in ("devices", "global_batch", "network", "rung") if name in request}
+    return told | {
+        "arch": request["architecture"],
+        "workload": request["workloads"],
+        "recipe": request.get("recipe") or "none",
+    }
+
+
+def _changes(before: PlanDocument, now: PlanDocument) -> Iterator[str]:
+    """What the framework does otherwise than planned."""
+    old, new, software = before.best.strategy, now.best.strategy, now.request["framework"]
+    for name, planned, run in (
+        ("schedule", old.schedule, new.schedule),
+        ("parts of the model on each device", old.chunks, new.chunks),
+        ("microbatch", old.microbatch_size, new.microbatch_size),
+        ("recompute", old.recompute, new.recompute),
+        ("ZeRO", old.zero_stage, new.zero_stage),
+    ):
+        if planned != run and (
+            old.pipeline_parallel > 1 or name not in ("schedule", "parts of the model on each device")
+        ):
+            yield f"{software} runs {name} {run} in place of {planned}, the best of these degrees there"
