@@ -55,3 +55,23 @@ def aimed(made, targets=None, **options):
 
 def batches(*sizes):
     return np.array(sizes, dtype=np.float64)
+
+
+MIXTURE = """
+schema_version: 1
+name: mixture
+family: decoder
+source: {all: made up for tests}
+dimensions:
+  {layers: 3, hidden: 512, heads: 4, kv_heads: 4, ffn_hidden: 1024, vocabulary: 8000, max_positions: 4096,
+   positions: rope, bias: false, gated: true, activation: silu,
+   experts: {number: 8, per_token: 2, hidden: 1024}}
+sequence_length: 512
+global_batch: 8
+"""
+
+
+def served_mixture(folder):
+    path = folder / "mixture.yaml"
+    path.write_text(MIXTURE)
+    return str(path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import TypeVar
 
 import numpy as np
 
@@ -34,9 +35,7 @@ def prefill_offers(space: ServingSpace) -> list[Offered]:
     return [
         (
             r,
-            prefilling(
-                space.prefilling(r), space.limits, space.devices // r.devices, space.traffic.rate_per_s
-            ),
+            prefilling(space.prefilling(r), space.limits, r.most(space.devices), space.traffic.rate_per_s),
         )
         for r in space.replicas
     ]
@@ -46,7 +45,7 @@ def decode_offers(space: ServingSpace) -> list[Offered]:
     """Offers of every replica shape to a decode pool."""
     found = []
     for r in space.replicas:
-        cycle, most = space.decoding(r), space.devices // r.devices
+        cycle, most = space.decoding(r), r.most(space.devices)
         rate = space.traffic.rate_per_s
         made = (
             saturated_offers(cycle, 1, space.limits)
@@ -76,7 +75,9 @@ def _paired(space: ServingSpace, first: Offered, second: Offered) -> ServingChoi
     sizes = sender.devices, receiver.devices
     if rate is None:
         each = _at_most(prompts, made, transfer_s), _at_most(tokens, sent, transfer_s)
-        counts = split(space.devices, sizes, each)
+        groups = sender.together, receiver.together
+        counts = split(space.devices, _times(sizes, groups), _times(each, groups))
+        counts = _times(counts, groups)
     else:
         counts = int(prompts.replicas[made]), int(tokens.replicas[sent])
         each = rate / counts[0], rate / counts[1]
@@ -91,6 +92,13 @@ def _paired(space: ServingSpace, first: Offered, second: Offered) -> ServingChoi
         PoolChoice(Role.DECODE, receiver, tokens, sent, counts[1]),
     )
     return _choice(space, parts, served, transfer_s)
+
+
+T = TypeVar("T", int, float)
+
+
+def _times(pair: tuple[T, T], by: tuple[int, int]) -> tuple[T, T]:
+    return pair[0] * by[0], pair[1] * by[1]
 
 
 def _choice(

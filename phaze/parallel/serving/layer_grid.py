@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from functools import cached_property
 from itertools import product
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from phaze.arrays import Floats
 from phaze.cost.cost_model import CostModel
-from phaze.cost.pass_energy import dynamic_j, pass_events
+from phaze.cost.pass_energy import Events, dynamic_j, pass_events
 from phaze.errors import InputError
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.parallel.serving.serving_requests import Traffic
@@ -21,7 +21,8 @@ from phaze.scheduling.passes import SolveLimits
 from phaze.tolerances import PASS_STATES
 from phaze.workload.operators.kv_cache import CacheFormat, KvCache
 from phaze.workload.operators.low_precision import Recipe
-from phaze.workload.work import LayerChain, Pass, Work
+from phaze.workload.parallel_degrees import Sharding
+from phaze.workload.work import Layer, LayerChain, Pass, Work
 from phaze.workload.workload import Mode, Workload
 from phaze.workload.workload_loader import load_workload
 
@@ -94,23 +95,41 @@ class ChainCosts:
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """One architecture on its network, at some fidelity of the cost model; `table` has one row."""
+    """One architecture on its network, at some fidelity of the cost model; `table` has one row.
+
+    Layers are costed once: those without experts are the same objects however experts are dealt.
+    """
 
     model: CostModel
     table: ArchitectureTable
+    _known: dict[tuple[int, Callable[[Pass], Pass]], tuple[Layer, Floats]] = field(default_factory=dict)
 
     def costs(self, chain: LayerChain, part: Callable[[Pass], Pass]) -> ChainCosts:
         """Costs of a part of every layer of an inference chain."""
+        new = {id(layer): layer for layer in chain.layers if (id(layer), part) not in self._known}
+        if new:
+            figures = self._costed(
+                replace(chain, layers=tuple(new.values()), index=(*range(len(new)),)), part
+            )
+            self._known.update({(at, part): (new[at], found) for at, found in zip(new, figures, strict=True)})
+        found = np.array([self._known[id(chain.layers[u]), part][1] for u in chain.index])
+        return ChainCosts(found[:, 0], found[:, 1], found[:, 2])
+
+    def _costed(self, chain: LayerChain, part: Callable[[Pass], Pass]) -> Floats:
+        """Seconds, joules and kernels of a part of each layer, (L, 3)."""
         layers = tuple(replace(layer, forward=part(layer.forward)) for layer in chain.layers)
         timed, row = TimedChain(replace(chain, layers=layers), self.model, self.table), np.array([0])
         _, times = timed.exact(row, SolveLimits(lambda: np.inf, PASS_STATES))
-        joules = [
-            float(dynamic_j(pass_events(p.costs, row), self.table)[0]) if p.work.works else 0.0
+        none = np.zeros(1)
+        events = [
+            [np.broadcast_to(figure, 1) for figure in astuple(pass_events(p.costs, row))]
+            if p.work.works
+            else [none] * len(fields(Events))
             for p in timed.forward
         ]
-        kernels = [float(len(layer.forward.works)) for layer in layers]
-        index = list(chain.index)
-        return ChainCosts(times.forward_s[0, index], np.array(joules)[index], np.array(kernels)[index])
+        joules = dynamic_j(Events(*(np.concatenate(one) for one in zip(*events, strict=True))), self.table)
+        kernels = np.array([float(len(layer.forward.works)) for layer in layers])
+        return np.stack([times.forward_s[0], joules, kernels], axis=1)
 
 
 PROMPTS = 8  # that a prefill pool takes at once at most
@@ -159,6 +178,8 @@ class LayerGrid:
     """One model on one chip at one width for one kind of requests; cost figures are (..., L, 2): seconds, joules.
 
     `chunks`: sizes in which prompts are taken, the whole prompt among them; `largest_batch` sequences decode at once.
+    `experts`: replicas that deal the experts of the model among them and work side by side, each on sequences of its
+    own (data-parallel attention): figures are of one of them when all have as much to do.
     """
 
     served: Served
@@ -167,6 +188,12 @@ class LayerGrid:
     traffic: Traffic
     chunks: tuple[int, ...]
     largest_batch: int
+    experts: int = 1
+
+    @property
+    def sharding(self) -> Sharding:
+        """How layers are divided."""
+        return Sharding(self.width, expert=self.experts)
 
     @cached_property
     def base(self) -> LayerChain:
@@ -212,7 +239,7 @@ class LayerGrid:
         """Attention of whole prompts by their number, to which it is proportional but for what is launched once."""
         points = [1, PROMPTS]
         prefill = self.served.prefill(self.traffic.prompt_tokens)
-        costs = [self.chip.costs(prefill.chain(g, self.width), only_attention) for g in points]
+        costs = [self.chip.costs(prefill.chain(g, self.sharding), only_attention) for g in points]
         return self._line(points, costs)
 
     @cached_property
@@ -269,11 +296,11 @@ class LayerGrid:
         return [self._decode(n, self.traffic.prompt_tokens) for n in self._token_points]
 
     def _decode(self, batch: int, context: int) -> LayerChain:
-        return self.served.decode(context).chain(batch, self.width)
+        return self.served.decode(context).chain(batch, self.sharding)
 
     def _chunk_attention(self, chunk: int) -> Line:
         befores = sorted({0, self.traffic.prompt_tokens - chunk})
-        chains = [self.served.prefill(chunk, before).chain(1, self.width) for before in befores]
+        chains = [self.served.prefill(chunk, before).chain(1, self.sharding) for before in befores]
         return self._line(befores, [self.chip.costs(chain, only_attention) for chain in chains])
 
     def _line(self, points: list[int], costs: list[ChainCosts]) -> Line:

@@ -49,6 +49,15 @@ class Replica:
         """Devices of the replica."""
         return self.grid.width * self.stages
 
+    @property
+    def together(self) -> int:
+        """Replicas that come together, for they share experts."""
+        return self.grid.experts
+
+    def most(self, devices: int) -> int:
+        """Replicas that so many devices make."""
+        return devices // (self.devices * self.together) * self.together
+
     @cached_property
     def starts(self) -> list[int]:
         """First layer of every stage: the cuts by which the longest stage is shortest at a decode batch of 64."""
@@ -140,7 +149,7 @@ class Replica:
         cuts = self.grid.boundary_bytes[np.array(self.starts[1:], dtype=np.intp) - 1]
         payload, width = tokens[..., None] * cuts, self.grid.width
         links = self.grid.chip.table["link_bandwidth_bytes_per_s"]
-        bandwidth, latency_s = tier(self.network, self.network.spanned(self.devices), links)
+        bandwidth, latency_s = tier(self.network, self.network.spanned(self.devices * self.together), links)
         inside, inside_latency_s = tier(self.network, 0, links)
         each = send_s(payload / width, bandwidth, latency_s)
         each = each + collective_s(Collective.ALL_GATHER, payload, width, inside, inside_latency_s)

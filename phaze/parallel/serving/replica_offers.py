@@ -67,12 +67,12 @@ def saturated_offers(cycle: Cycle, replicas: int, limits: Limits) -> Offers:
 
 
 def loaded_offers(saturated: Cycle, most: int, rate_per_s: float, limits: Limits) -> Offers:
-    """Replicas that share a Poisson stream, one offer per number of them, most first.
+    """Replicas that share a Poisson stream, one offer per number of them, most first, as many as come together.
 
     The batch is what keeps up with the stream; a request sees as many others, and itself. The engine has a place for
     every request of a crowd, so that none waits for one.
     """
-    replicas = np.arange(most, 0, -1)
+    replicas = np.arange(most, 0, -saturated.replica.together)
     each = rate_per_s / replicas
     reached = np.maximum.accumulate(np.where(saturated.keeps_up, saturated.requests_per_s, 0.0))
     batch = np.interp(each, [0.0, *reached], [0.0, *saturated.batch])
@@ -129,9 +129,12 @@ def prefilling(prefill: Prefill, limits: Limits, most: int, rate_per_s: float | 
         replicas, each = np.ones(len(prefill.prompts), dtype=np.int64), prefill.requests_per_s
         waiting, at = np.zeros(len(each)), np.arange(len(each))
     else:
-        replicas = np.arange(most, 0, -1)
+        replicas = np.arange(most, 0, -prefill.replica.together)
         each = rate_per_s / replicas
-        waiting, at = prefill.waiting_s(each), np.zeros(most, dtype=np.intp)  # one prompt after the other
+        waiting, at = (
+            prefill.waiting_s(each),
+            np.zeros(len(replicas), dtype=np.intp),
+        )  # one prompt after the other
     prompts, memory = np.array(prefill.prompts, dtype=np.float64)[at], prefill.memory.take(at)
     ttft, nothing = prefill.prefill_s[at] + waiting, np.zeros(len(each))
     return Offers(

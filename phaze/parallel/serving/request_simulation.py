@@ -260,7 +260,7 @@ def _run(pool: Pool, plan: ServingPlan, space: ServingSpace, requests: int, seed
 
 def _engine(pool: Pool, plan: ServingPlan, space: ServingSpace) -> Engine:
     """The engine of a pool, with as many places as memory has room for."""
-    replica = space.replica(pool.tensor_parallel, pool.pipeline_parallel)
+    replica = space.replica(pool.tensor_parallel, pool.pipeline_parallel, pool.expert_parallel)
     chunks = () if pool.role is Role.DECODE else chunks_of(space.traffic, plan.chunk_tokens)
     mixed = plan.policy is Policy.CHUNKED
     if pool.role is Role.PREFILL:

@@ -16,6 +16,10 @@ def check_serving_plan(plan: ServingPlan, traffic: Traffic, limits: Limits) -> N
     slack = 1 + SAME
     _must(plan.devices <= plan.devices_given, f"{plan.devices} devices of {plan.devices_given}")
     for pool in plan.pools:
+        _must(
+            pool.replicas % pool.expert_parallel == 0,
+            f"{pool.replicas} replicas share experts by {pool.expert_parallel}",
+        )
         _must(pool.memory_bytes <= limits.memory_bytes * slack, f"{pool.role}: {pool.memory_bytes} bytes")
     _must(plan.ttft_s <= limits.targets.ttft_s * slack, f"time to first token {plan.ttft_s} s")
     _must(plan.tpot_s <= limits.targets.tpot_s * slack, f"time per output token {plan.tpot_s} s")

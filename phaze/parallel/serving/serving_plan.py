@@ -39,7 +39,8 @@ class Pool:
     """Equal replicas of the model; figures per replica, memory of its fullest device.
 
     `batch`: sequences of one decode pass, or prompts of one prefill pass, on average; `sequences`: that the
-    replica works on at once (`pipeline_parallel` batches are in flight).
+    replica works on at once (`pipeline_parallel` batches are in flight). `expert_parallel`: replicas that share the
+    experts of a model, side by side, each with sequences of its own.
     """
 
     role: Role
@@ -51,6 +52,7 @@ class Pool:
     weight_bytes: float
     cache_bytes: float
     working_bytes: float
+    expert_parallel: int = 1
 
     @property
     def devices(self) -> int:

@@ -56,6 +56,7 @@ def _pool(part: PoolChoice) -> Pool:
         replicas=part.count,
         tensor_parallel=part.replica.grid.width,
         pipeline_parallel=part.replica.stages,
+        expert_parallel=part.replica.together,
         batch=float(offers.batch[at]),
         sequences=float(offers.sequences[at]),
         weight_bytes=float(offers.memory.weight_bytes[at]),
@@ -189,7 +190,7 @@ def choices(space: ServingSpace, seen: list[Offers]) -> Iterator[ServingChoice]:
 def _together(space: ServingSpace, seen: list[Offers]) -> Iterator[ServingChoice]:
     rate = space.traffic.rate_per_s
     for replica in space.replicas:
-        most = space.devices // replica.devices
+        most = replica.most(space.devices)
         for chunk, cycle in space.cycles(replica):
             offers = (
                 saturated_offers(cycle, most, space.limits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,8 +32,9 @@ _MOST_STAGES = 16
 class ServingSpace:
     """Replica shapes, batches, chunks.
 
-    Tensor widths that divide the heads; powers of two and three times these as pipeline stages, 16 at most; up to
-    `largest_batch` sequences a batch; prompts whole or in 2, 4, ... 32 chunks of 128 tokens and more.
+    Tensor widths that divide the heads; experts dealt among a power of two of replicas that divides their number, or
+    kept by each; powers of two and three times these as pipeline stages, 16 at most; up to `largest_batch` sequences a
+    batch; prompts whole or in 2, 4, ... 32 chunks of 128 tokens and more.
     """
 
     workload: str
@@ -77,7 +79,7 @@ class ServingSpace:
         """Every shape of a replica whose devices have room for its weights; where none has, the one nearest to it."""
         shapes = [
             Replica(grid, self.links, stages, self.options.dispatch_s)
-            for grid in map(self._grid, self._widths)
+            for grid in itertools.starmap(self._grid, self._degrees)
             for stages in self._depths(grid)
         ]
         room = self.limits.memory_bytes
@@ -87,8 +89,13 @@ class ServingSpace:
         return tuple(fitting) or (min(shapes, key=lambda r: r.grid.weight_bytes.sum() / r.stages),)
 
     @property
-    def _widths(self) -> tuple[int, ...]:
-        return self.served.decode(self.traffic.prompt_tokens).tensor_parallel_widths(self.devices)
+    def _degrees(self) -> Iterator[tuple[int, int]]:
+        """Tensor widths, and replicas that share experts."""
+        workload = self.served.decode(self.traffic.prompt_tokens)
+        for width in workload.tensor_parallel_widths(self.devices):
+            for shared in workload.expert_parallel_divisors(self.devices // width):
+                if shared.bit_count() == 1:
+                    yield width, shared
 
     @cached_property
     def chunk_sizes(self) -> tuple[int, ...]:
@@ -99,9 +106,10 @@ class ServingSpace:
         sizes = dict.fromkeys(-(-prompt // count) for count in doublings(1, _MOST_CHUNKS))
         return tuple(size for size in sizes if size == prompt or size >= LEAST_CHUNK)
 
-    def replica(self, width: int, stages: int) -> Replica:
+    def replica(self, width: int, stages: int, together: int = 1) -> Replica:
         """The shape of some degrees. StopIteration where it is none of `replicas`."""
-        return next(r for r in self.replicas if (r.grid.width, r.stages) == (width, stages))
+        asked = width, stages, together
+        return next(r for r in self.replicas if (r.grid.width, r.stages, r.together) == asked)
 
     def cycles(self, replica: Replica) -> Iterator[tuple[int | None, Cycle]]:
         """Prefill first (None) and every chunk size beside decode, as far as they are asked for."""
@@ -139,13 +147,15 @@ class ServingSpace:
     def _chunks(self, size: int) -> tuple[Chunk, ...]:
         return chunks_of(self.traffic, size)
 
-    def _grid(self, width: int) -> LayerGrid:
+    def _grid(self, width: int, experts: int) -> LayerGrid:
         sizes = tuple(dict.fromkeys((*self.chunk_sizes, self.traffic.prompt_tokens)))
-        return LayerGrid(self.served, self.chip, width, self.traffic, sizes, self.options.largest_batch)
+        return LayerGrid(
+            self.served, self.chip, width, self.traffic, sizes, self.options.largest_batch, experts
+        )
 
     def _depths(self, grid: LayerGrid) -> list[int]:
         """Stages: powers of two, and three times these."""
-        most = min(self.devices // grid.width, len(grid.base.index), _MOST_STAGES)
+        most = min(self.devices // (grid.width * grid.experts), len(grid.base.index), _MOST_STAGES)
         return [
             p for p in range(1, most + 1) if p.bit_count() == 1 or (p % 3 == 0 and (p // 3).bit_count() == 1)
         ]

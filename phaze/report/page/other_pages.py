@@ -294,6 +294,7 @@ def _replicas(pools: Sequence[PoolFigures]) -> Html:
             f"{pool.replicas:,}",
             f"{pool.tensor_parallel}",
             f"{pool.pipeline_parallel}",
+            f"{pool.expert_parallel}",
             fmt.number(pool.batch),
             *(fmt.memory(getattr(pool, key)) for key in _BYTES),
             bars(
@@ -306,7 +307,16 @@ def _replicas(pools: Sequence[PoolFigures]) -> Html:
         for pool in pools
     ]
     names = {look: words for words, look in _BYTES.values()}
-    heads = ("pool", "replicas", "tensor", "pipeline", "batch", *(words for words, _ in _BYTES.values()), "")
+    heads = (
+        "pool",
+        "replicas",
+        "tensor",
+        "pipeline",
+        "experts",
+        "batch",
+        *(words for words, _ in _BYTES.values()),
+        "",
+    )
     return figure(
         join([legend(names), table(heads, rows, look="wide")]), "Memory of the fullest device of a replica."
     )

@@ -223,15 +223,16 @@ def _latency(plan: ServingPlan, space: ServingSpace) -> Table:
 
 
 def _pools(plan: ServingPlan) -> Table:
-    table = plain_table(
-        "Replicas", "pool", "replicas", "tensor", "pipeline", "batch", "weights", "cache", "activations"
-    )
+    shared = ["experts"] if any(pool.expert_parallel > 1 for pool in plan.pools) else []
+    figures = "batch", "weights", "cache", "activations"
+    table = plain_table("Replicas", "pool", "replicas", "tensor", "pipeline", *shared, *figures)
     for pool in plan.pools:
         table.add_row(
             pool.role.value,
             f"{pool.replicas:,}",
             str(pool.tensor_parallel),
             str(pool.pipeline_parallel),
+            *(str(pool.expert_parallel) for _ in shared),
             fmt.number(pool.batch),
             *(fmt.memory(size) for size in (pool.weight_bytes, pool.cache_bytes, pool.working_bytes)),
         )

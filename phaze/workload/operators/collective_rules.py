@@ -74,7 +74,9 @@ def _step(
         return view_step(name, reads, writes)
     read, written = sum(reads.values()), sum(writes.values())
     group, copies = ctx.sharding.group(Parallel(word(op, "group"))), integer(op, "copies", 1)
-    payload, recipe = max(read, written), recipe_of(op)
+    # of rows that are exchanged, those of the sender are as many as they are, others are rounded up per expert
+    whole = min if collective is Collective.ALL_TO_ALL else max
+    payload, recipe = whole(read, written), recipe_of(op)
     if recipe is not None and recipe.gathered and collective is Collective.ALL_GATHER:
         payload *= (recipe.element_bytes or HALF_BYTES) / HALF_BYTES
     link = Link(collective, payload, group, copies)
