@@ -112,9 +112,9 @@ def energy_constants(table: ArchitectureTable) -> EnergyConstants:
 
 
 def leakage_share(table: ArchitectureTable, voltage: Floats) -> Floats:
-    """Leakage at a relative supply voltage over that at the nominal one, (A,): 1 - s + s V^2."""
+    """Leakage at a relative supply voltage over what the constant tells, (A,): 1 - s + s (V / V of the constant)^2."""
     falling = _by_control(table, "leakage_by_voltage")
-    return np.asarray(1.0 - falling + falling * voltage**2)
+    return np.asarray(1.0 - falling + falling * (voltage / _by_control(table, "leakage_voltage")) ** 2)
 
 
 def power_parts_w(table: ArchitectureTable) -> dict[str, Floats]:
