@@ -98,7 +98,7 @@ def dataframe(columns: Columns) -> pd.DataFrame:
     try:
         import pandas as pd
     except ImportError as error:
-        raise InputError("pandas is not installed: pip install 'phaze-dse[pandas]'") from error
+        raise InputError("pandas is not installed: pip install '.[pandas]' in a clone of phaze") from error
     return pd.DataFrame(dict(columns))
 
 

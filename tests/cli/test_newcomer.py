@@ -37,3 +37,13 @@ def test_a_command_that_does_nothing_alone_shows_its_page(dse, verbs):
     assert (code, err) == (0, "")
     assert out == dse(*verbs, "--help")[1]
     assert "\x1b" not in out
+
+
+def test_the_export_of_a_run_writes_its_products_unasked(dse, tmp_path):
+    """Of a run the workload is known; of a chip alone it is said that there is none."""
+    run, out = tmp_path / "run", tmp_path / "sim"
+    assert dse("evaluate", "-a", "tpuv4", "-w", "bert-base", "--devices", "1", "--out", run)[0] == 0
+    code, _, err = dse("archs", "export", "tpuv4", "--for", "scale-sim", "--out", tmp_path / "chip")
+    assert (code, "no products: --workload" in err) == (0, True)
+    assert dse("archs", "export", run, "--for", "scale-sim", "--out", out)[0] == 0
+    assert len([*out.iterdir()]) > len([*(tmp_path / "chip").iterdir()])

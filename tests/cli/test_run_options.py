@@ -322,7 +322,7 @@ def test_a_missing_package_is_named_with_its_pip_line(dse, monkeypatch):
     for name in ("gp", "cmaes"):
         code, _, err = dse(*TASK, "--strategy", name)
         assert code == 2
-        assert f"pip install 'phaze-dse[{name}]'" in err
+        assert f"pip install '.[{name}]' in a clone of phaze" in err
 
 
 def test_runs_are_checked_and_explained_again(dse, tmp_path):

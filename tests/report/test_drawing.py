@@ -3,14 +3,13 @@
 import html
 import json
 import re
-import subprocess
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phaze.errors import InputError
-from phaze.report.charts import operator_graph_chart
 from phaze.report.charts.operator_graph_chart import (
     NodePass,
     draw_layer,
@@ -129,21 +128,41 @@ def test_json_says_what_the_drawing_says(chains):
     assert {node["pass"] for node in document["nodes"]} == {"forward", "backward"}
 
 
-def test_svg_without_graphviz_is_one_sentence(chains, monkeypatch):
-    monkeypatch.setattr(operator_graph_chart.shutil, "which", lambda name: None)
-    with pytest.raises(InputError, match="--format svg needs the dot program of Graphviz"):
-        to_svg(draw_model(chains[Mode.PREFILL], "prefill"))
+SVG = "{http://www.w3.org/2000/svg}"
 
 
-def test_svg_is_what_graphviz_makes_of_the_dot_text(chains, monkeypatch):
-    asked = []
+def boxes(drawing):
+    """Lines and corners of every box of a picture, which is well-formed XML."""
+    root = ElementTree.fromstring(to_svg(drawing))
+    found = []
+    for group in root.iter(f"{SVG}g"):
+        x, y, width, height = (float(group.find(f"{SVG}rect").get(k)) for k in ("x", "y", "width", "height"))
+        found.append(([t.text for t in group.iter(f"{SVG}text")], (x, y, x + width, y + height)))
+    return root, found
 
-    def run(command, **options):
-        asked.append((command, options["input"]))
-        return subprocess.CompletedProcess(command, 0, "<svg/>", "")
 
-    monkeypatch.setattr(operator_graph_chart.shutil, "which", lambda name: "/bin/dot")
-    monkeypatch.setattr(operator_graph_chart.subprocess, "run", run)
-    drawing = draw_model(chains[Mode.PREFILL], "prefill")
-    assert to_svg(drawing) == "<svg/>"
-    assert asked == [(["/bin/dot", "-Tsvg"], to_dot(drawing))]
+def test_svg_draws_a_pattern_of_layers_once(chains):
+    root, found = boxes(draw_model(chains[Mode.TRAINING], "training"))
+    firsts = [lines[0] for lines, _ in found]
+    assert len(found) < len(draw_model(chains[Mode.TRAINING], "training").nodes)
+    assert any(" x " in first for first in firsts)
+    assert len([*root.iter(f"{SVG}path")]) > len(found)  # forward, back, and across
+
+
+def test_svg_draws_no_box_over_another_and_every_operator_below_what_it_waits_for(chains):
+    drawing = draw_layer(chains[Mode.TRAINING], "training", "basic2")
+    _, found = boxes(drawing)
+    assert len(found) == len(drawing.nodes)
+    corners = [corner for _, corner in found]
+    for i, (left, top, right, bottom) in enumerate(corners):
+        for other in corners[i + 1 :]:
+            assert right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
+    assert all(corners[a][3] < corners[b][1] for a, b in drawing.edges)
+
+
+@settings(max_examples=30)
+@given(NAMES)
+def test_svg_escapes_every_name(names):
+    _, found = boxes(draw_layer(chain_called(*names), "training", "1"))
+    shown = ["".join(filter(str.isprintable, name)) for name in names]
+    assert [(lines[0] or "") for lines, _ in found] == shown * 2

@@ -47,7 +47,7 @@ def export(
         str | None,
         typer.Option(
             *("--workload", "-w"),
-            help="Also write the matrix products of this workload.",
+            help="Also write the matrix products of this workload (default: of a run its own).",
             metavar="MODEL",
             autocompletion=workloads,
         ),
@@ -79,6 +79,7 @@ def export(
     from phaze.runs.run_directory import run_directory
 
     chip, simulator = find_architecture(arch), choose(Simulator, target, "--for")
+    workload = workload or _workload_of_run(Path(arch))
     opened = open_workload(workload, mode=mode, attention=attention, bind=bind or ()) if workload else None
     work = matrix_products(opened.chain(microbatch, tensor_parallel)) if opened else ()
     files = simulator_files(chip, work, simulator)
@@ -86,3 +87,19 @@ def export(
         for name, text in files.items():
             write_atomically(folder / name, text)
     say(f"written: {', '.join(str(folder / name) for name in files)}", quiet=quiet)
+    if opened is None:
+        say("no products: --workload writes those of a model", quiet=quiet)
+
+
+def _workload_of_run(run: Path) -> str | None:
+    """The first workload that a run was asked about; none of what is no run, or was asked about an object."""
+    from phaze.runs.document_formats import load_answer
+    from phaze.runs.run_directory import RESULT
+
+    folder = Path(str(run).rpartition(":")[0]) if ":" in str(run) else run
+    if not (folder / RESULT).is_file():
+        return None
+    manifest = load_answer(folder).manifest
+    asked = manifest.asked.options.get("workload") if manifest and manifest.asked else None
+    first = asked[0] if isinstance(asked, list) and asked else asked
+    return first if isinstance(first, str) else None

@@ -41,7 +41,7 @@ def command(
     format: Annotated[
         str,
         typer.Option(
-            help="text, dot, json, mermaid, or svg (needs Graphviz).",
+            help="text, svg, dot (for Graphviz), mermaid or json.",
             autocompletion=one_of("text", "dot", "json", "mermaid", "svg"),
         ),
     ] = "text",
@@ -50,6 +50,7 @@ def command(
     """Show the layers of a workload, or the operators of one layer: forward, and in training backward.
 
     Examples:
+        dse graph gpt3 --format svg --out gpt3.svg
         dse graph resnet50 --layer bottleneck1 --format mermaid
         dse graph gpt3 --mode decode --tensor-parallel 8
 

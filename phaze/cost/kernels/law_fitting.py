@@ -52,7 +52,7 @@ def _least(loss: Callable[[Floats], float], size: int) -> Floats:
     try:
         from scipy.optimize import minimize
     except ImportError as error:
-        raise InputError("fitting needs scipy: python -m pip install 'phaze-dse[calibrate]'") from error
+        raise InputError("fitting needs scipy: pip install '.[calibrate]' in a clone of phaze") from error
     point: Floats = np.zeros(size)
     for width in (0.3, 0.1):
         simplex = point + width * np.vstack([np.zeros(size), np.eye(size)])

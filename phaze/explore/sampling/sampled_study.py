@@ -45,7 +45,7 @@ def check_sampler(sampler: Sampler, objectives: int) -> None:
     for package in NEEDS.get(sampler, ()):
         if find_spec(package) is None:
             raise InputError(
-                f"the {sampler} sampler needs the package {package}: pip install 'phaze-dse[{sampler}]'"
+                f"the {sampler} sampler needs the package {package}: pip install '.[{sampler}]' in a clone of phaze"
             )
     if sampler is Sampler.CMAES and objectives > 1:
         raise InputError(f"the cmaes sampler takes one objective, not {objectives}; nsga2 takes several")

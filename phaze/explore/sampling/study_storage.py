@@ -147,7 +147,11 @@ def _open_database(where: str) -> OrderedStorage:
         return patiently(lambda: OrderedStorage(whole, {"pool_pre_ping": True, **waits}))
     except ImportError as error:
         kind = url.get_backend_name()
-        hint = "pip install 'phaze-dse[postgres]'" if kind == "postgresql" else f"its driver {error.name}"
+        hint = (
+            "pip install '.[postgres]' in a clone of phaze"
+            if kind == "postgresql"
+            else f"its driver {error.name}"
+        )
         raise InputError(
             f"--storage {without_password(where)} needs a driver that is not installed: {hint}"
         ) from error

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
@@ -19,6 +17,7 @@ from phaze.document_names import DocumentName
 from phaze.errors import InputError
 from phaze.report import number_format as fmt
 from phaze.report import palette
+from phaze.report.charts.layered_graph import Box, LayeredGraph, layered_svg, longest_paths
 from phaze.report.terminal.design_tables import plain_table
 from phaze.workload.work import Layer, LayerChain, Pass
 from phaze.workload.workload_overview import Totals, totals_of
@@ -168,23 +167,38 @@ def to_mermaid(drawing: Drawing) -> str:
 
 
 def to_svg(drawing: Drawing) -> str:
-    """The DOT text, laid out by Graphviz. Raises InputError where its `dot` is missing or fails."""
-    program = shutil.which("dot")
-    if program is None:
-        raise InputError(
-            "--format svg needs the dot program of Graphviz; install it, or take --format mermaid"
-        )
-    done = subprocess.run(
-        [program, "-Tsvg"],
-        input=to_dot(drawing),
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-    )
-    if done.returncode:
-        raise InputError(f"Graphviz could not lay the graph out: {done.stderr.strip() or done.returncode}")
-    return done.stdout
+    """A picture of its own making: the passes side by side; of a model each pattern of layers once, with how often."""
+    boxes, edges = _model_boxes(drawing) if drawing.layer is None else _layer_boxes(drawing)
+    fills = {side.value: _COLOURS[side] for side, _ in _passes_drawn(drawing)}
+    return layered_svg(LayeredGraph(_printable(drawing.title), boxes, edges, fills))
+
+
+def _layer_boxes(drawing: Drawing) -> tuple[list[Box], list[tuple[str, str]]]:
+    """Operators of a layer, each in the row below the last one that it waits for."""
+    rows = longest_paths(len(drawing.nodes), drawing.edges)
+    boxes = [
+        Box(node.id, tuple(_label(node).split("\n")), node.side.value, row)
+        for node, row in zip(drawing.nodes, rows, strict=True)
+    ]
+    return boxes, [(drawing.nodes[a].id, drawing.nodes[b].id) for a, b in drawing.edges]
+
+
+def _model_boxes(drawing: Drawing) -> tuple[list[Box], list[tuple[str, str]]]:
+    """Layers of a model, those of a pattern that repeats once: forward downwards, backward upwards beside it."""
+    shown: list[tuple[int, str]] = []
+    for start, length, times in repeats(drawing.chain.index):
+        shown += [(i, f" x {times}" if times > 1 else "") for i in range(start, start + length)]
+    sides = {side: {node.id: node for node in nodes} for side, nodes in _passes_drawn(drawing)}
+    boxes, edges = [], []
+    for side, nodes in sides.items():
+        ids = [f"{side[0]}{i + 1}" for i, _ in shown]
+        for row, (name, (_, often)) in enumerate(zip(ids, shown, strict=True)):
+            first, *rest = _label(nodes[name]).split("\n")
+            boxes.append(Box(name, (first + often, *rest), side.value, row))
+        edges += list(pairwise(ids if side is NodePass.FORWARD else ids[::-1]))
+    if NodePass.BACKWARD in sides:
+        edges += [(f"f{i + 1}", f"b{i + 1}") for i, _ in shown]
+    return boxes, edges
 
 
 def _passes_drawn(drawing: Drawing) -> Iterator[tuple[NodePass, list[Node]]]:

@@ -134,7 +134,9 @@ def _client(endpoint: str, address: str) -> Any:  # noqa: ANN401 - Dask has no t
     try:
         from distributed import Client
     except ImportError as error:
-        raise InputError(f"--executor {address} needs Dask: pip install 'phaze-dse[dask]'") from error
+        raise InputError(
+            f"--executor {address} needs Dask: pip install '.[dask]' in a clone of phaze"
+        ) from error
     try:
         return Client(endpoint, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:

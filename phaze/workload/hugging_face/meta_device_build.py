@@ -66,8 +66,8 @@ def _require_transformers(path: Path, config: Mapping[str, Any]) -> ModuleType:
         return importlib.import_module("transformers")
     except ImportError as error:
         raise InputError(
-            f"{path}: {why_not(config)}; with pip install 'phaze-dse[hugging-face]' the model itself is built, "
-            "without its weights"
+            f"{path}: {why_not(config)}; with pip install '.[hugging-face]' in a clone of phaze the model itself is "
+            "built, without its weights"
         ) from error
 
 

@@ -289,7 +289,7 @@ def require_torch() -> ModuleType:
     try:
         return importlib.import_module("torch")
     except ImportError as error:
-        raise InputError("PyTorch is not installed: pip install 'phaze-dse[torch]'") from error
+        raise InputError("PyTorch is not installed: pip install '.[torch]' in a clone of phaze") from error
 
 
 def _exported(

@@ -145,7 +145,7 @@ def test_other_types_need_transformers(tmp_path, config, reason, monkeypatch):
     with pytest.raises(InputError) as caught:
         load_workload(saved(tmp_path, config))
     assert reason in str(caught.value)
-    assert "pip install 'phaze-dse[hugging-face]'" in str(caught.value)
+    assert "pip install '.[hugging-face]'" in str(caught.value)
 
 
 @pytest.mark.parametrize(
