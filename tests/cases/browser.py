@@ -102,9 +102,13 @@ class Browser:
 
     def open(self, path):
         """Load a file and wait until its plots are drawn."""
+        self.go(f"file://{path}")
+
+    def go(self, address):
+        """Load an address and wait until its scripts have run."""
         self.errors.clear()
         self.requests.clear()
-        self.call("Page.navigate", url=f"file://{path}")
+        self.call("Page.navigate", url=address)
         self.wait("document.documentElement?.dataset.ready === 'yes'")
 
     def wait(self, condition):

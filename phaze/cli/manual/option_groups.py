@@ -110,6 +110,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
             "gantt",
             "plot",
             "yaml",
+            "port",
+            "browser",
         ),
         *("json", "quiet"),
     ),
