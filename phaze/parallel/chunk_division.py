@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from phaze.arrays import Integers
 from phaze.errors import InputError
-from phaze.workload.work import LayerChain
+from phaze.workload.work import LayerChain, block_of
 
 
 class Grain(StrEnum):
@@ -124,11 +124,11 @@ def blocks(chain: LayerChain, grain: Grain = Grain.BLOCK) -> int:
 
 
 def groups_of(chain: LayerChain, grain: Grain = Grain.BLOCK) -> tuple[tuple[int, int], ...]:
-    """Single layers, or runs of those whose names have the same first part: `block7.attention` and `block7.mlp`."""
+    """Single layers, or runs of those of one block by their names: `block7.attention` and `block7.mlp`."""
     if grain is Grain.LAYER:
         return tuple((i, i) for i in range(len(chain.names)))
     found = []
-    for _, run in groupby(range(len(chain.names)), key=lambda i: chain.names[i].split(".")[0]):
+    for _, run in groupby(range(len(chain.names)), key=lambda i: block_of(chain.names[i])):
         positions = list(run)
         found.append((positions[0], positions[-1]))
     return tuple(found)

@@ -8,6 +8,7 @@ sharded) and per microbatch, in SI units.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -231,6 +232,18 @@ class Layer:
     frozen_weight_bytes: float = 0.0
     tied: tuple[tuple[str, int], ...] = ()
     shardable: Shardable | None = None
+
+
+_NUMBER = re.compile(r"(.*?[./]|)\d+(?=[./]|$)")
+
+
+def block_of(name: str) -> str:
+    """The block that a layer belongs to, by its name: its path up to the first part that is a number, else one part.
+
+    `block7` of `block7.mlp`, `model.layers.7` of `model.layers.7.mlp.down_proj`.
+    """
+    found = _NUMBER.match(name)
+    return found[0] if found else name.split(".", maxsplit=1)[0]
 
 
 @dataclass(frozen=True, slots=True)

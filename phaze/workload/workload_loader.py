@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from phaze.errors import InputError
 from phaze.plugins import Registry, at_hand
 from phaze.workload.families.model_family import Extent, FamilyDimensions
 from phaze.workload.fusion_rules import ALL_FUSION, Fusion
-from phaze.workload.graph_workload import NO_CACHE, ForwardModel, GraphWorkload, answerable_mode
+from phaze.workload.graph_workload import NO_CACHE, GraphWorkload, answerable_mode
 from phaze.workload.hugging_face.model_config import config_file, read_config, translate
 from phaze.workload.layers.layer_reuse import Repeats, repeats_of
 from phaze.workload.operators.kv_cache import CacheFormat, KvCache
@@ -25,6 +26,10 @@ from phaze.workload.operators.operator_graph import OperatorGraph
 from phaze.workload.workload import Attention, Mode, Workload
 from phaze.workload.workload_file import WorkloadSpec, check_spec, read_spec
 from phaze.workload.workload_library import YAML_SUFFIXES, builtin_spec, find_workload, is_known, known_name
+
+if TYPE_CHECKING:
+    from phaze.workload.onnx import OnnxModel
+    from phaze.workload.torch_export.exported_model import ExportedModel
 
 
 @dataclass(frozen=True)
@@ -239,8 +244,12 @@ def _pt2(source: str, options: LoadOptions) -> Workload:
     return _of_program(load_pt2(source, options.bind), options)
 
 
-def _of_program(model: ForwardModel, options: LoadOptions, tokens: int | None = None) -> Workload:
+def _of_program(
+    model: ExportedModel | OnnxModel, options: LoadOptions, tokens: int | None = None
+) -> Workload:
     """Workload of a model that nothing describes but its program; `tokens` of a sample."""
+    if options.attention is not Attention.FLASH:
+        model = replace(model, attention=options.attention, _graphs={})
     return GraphWorkload(
         model,
         answerable_mode(model, options.mode),

@@ -22,6 +22,7 @@ from phaze.parallel.training.iteration_estimate import Estimator, KindTime
 from phaze.parallel.training.mixed_estimate import MixedEstimator
 from phaze.tolerances import SAME
 from phaze.workload.parallel_degrees import Parallel
+from phaze.workload.work import block_of
 
 
 class PlanError(Exception):
@@ -113,7 +114,7 @@ class _Check:
         s, division = self.plan, self.recount.division
         _covers(division.groups, len(self.recount.layer_costs.chain.index), "groups of layers")
         names = [
-            name if s.grain is Grain.LAYER else name.split(".")[0]
+            name if s.grain is Grain.LAYER else block_of(name)
             for name in self.recount.layer_costs.chain.names
         ]
         whole = [names[a] == names[b] and names[b : b + 2] != [names[b]] * 2 for a, b in division.groups]

@@ -40,6 +40,8 @@ from phaze.workload.onnx.onnx_operators import (
 from phaze.workload.onnx.shape_data import Array
 from phaze.workload.onnx.shape_inference import Extent, Propagation, infer_extents
 from phaze.workload.operators.operator_graph import GraphBuilder, OperatorGraph, OpKind
+from phaze.workload.patterns.recognition import recognised
+from phaze.workload.workload import Attention
 
 
 def is_expandable(node: NodeProto, opset: int) -> bool:
@@ -176,6 +178,7 @@ class OnnxModel:
     values: Mapping[str, Array]
     bound_batch: int | None = None
     heads: int | None = None
+    attention: Attention = Attention.FLASH
     _graphs: dict[int, OperatorGraph] = field(default_factory=dict, repr=False, compare=False)
 
     def graph(self, batch: int) -> OperatorGraph:
@@ -183,7 +186,7 @@ class OnnxModel:
         if batch < 1:
             raise InputError(f"{self.source.path}: batch {batch} is below 1")
         if batch not in self._graphs:
-            self._graphs[batch] = self._lower(batch)
+            self._graphs[batch] = recognised(self._lower(batch), self.attention)
         return self._graphs[batch]
 
     def _lower(self, batch: int) -> OperatorGraph:

@@ -280,11 +280,12 @@ def forward_macs(op: Operator, ctx: OperatorContext) -> int:
 
 
 def model_flops(op: Operator, ctx: OperatorContext) -> float:
-    """Multiply and add, forward plus one product per operand that needs a gradient; no recompute.
-
-    An attention kernel makes the gradients of queries, keys and values together, or none.
-    """
-    asked = op.inputs[:2] if op.outputs[0] in ctx.differentiable else ()
-    wanted = sum(x in ctx.differentiable for x in asked)
-    gradients = 2 * bool(asked) if op.kind is OpKind.ATTENTION else wanted
-    return 2.0 * forward_macs(op, ctx) * (1 + gradients)
+    """Multiply and add, forward plus one product per operand that needs a gradient; no recompute."""
+    forward = 2.0 * forward_macs(op, ctx)
+    if op.outputs[0] not in ctx.differentiable:
+        return forward
+    if op.kind is not OpKind.ATTENTION:
+        return forward * (1 + sum(x in ctx.differentiable for x in op.inputs[:2]))
+    q, k, v = (x in ctx.differentiable for x in op.inputs[:3])
+    a = _scores(op, ctx)
+    return forward + 2.0 * a.number * (a.size * (q + k) + a.value_size * ((q or k) + v))

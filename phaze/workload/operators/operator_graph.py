@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -238,3 +238,15 @@ class GraphBuilder:
             tuple(self._inputs),
             tuple(outputs),
         )
+
+
+def without_unread(graph: OperatorGraph) -> OperatorGraph:
+    """Drop operators and tensors that no output needs."""
+    wanted, kept = set(graph.outputs), []
+    for op in reversed(graph.operators):
+        if not wanted.isdisjoint(op.outputs):
+            kept.append(op)
+            wanted.update(op.inputs, op.outputs)
+    wanted.update(graph.inputs)
+    tensors = {name: tensor for name, tensor in graph.tensors.items() if name in wanted}
+    return replace(graph, tensors=tensors, operators=tuple(reversed(kept)))

@@ -85,7 +85,8 @@ class Lowering:
 
     `made` maps tensors of the program to tensors of the graph, `transposes` a view in the graph to the matrix
     that it transposes; `handed_out` are the results of the nodes done so far, `trained`
-    the tensors of the graph that parameters take part in.
+    the tensors of the graph that parameters take part in. `ordered`: constants of the program that say which of two
+    positions comes first, as causal masks do.
     """
 
     program: Program
@@ -97,6 +98,7 @@ class Lowering:
     transposes: dict[str, str] = field(default_factory=dict)
     handed_out: set[str] = field(default_factory=set)
     trained: set[str] = field(default_factory=set)
+    ordered: frozenset[str] = frozenset()
     _bytes: dict[str, int] = field(default_factory=dict)
 
     def shape(self, tensor: str) -> Shape:
@@ -155,6 +157,10 @@ class Lowering:
     def first(self, node: Node) -> str:
         """The first argument, whatever its name. Raises InputError where it is nothing computed."""
         return self.tensor(node, next(iter(node.arguments), ""))
+
+    def orders(self, node: Node) -> bool:
+        """Whether a constant that a node reads says which of two positions comes first."""
+        return not self.ordered.isdisjoint(node.reads())
 
     def is_matrix(self, tensor: str) -> bool:
         """Whether a tensor of the graph is a parameter with two dimensions."""

@@ -139,6 +139,7 @@ def _registry() -> dict[str, Rule]:
     table |= dict.fromkeys(aten_views.VIEWS, aten_views.view)
     table |= {"index": aten_vector.index, "index_select": aten_vector.index, "copy": aten_views.copied}
     table |= dict.fromkeys(aten_views.IDENTITIES, aten_views.identity)
+    table |= {name: partial(aten_views.complex_view, made) for name, made in aten_views.COMPLEX.items()}
     table |= {"detach": aten_views.detach, **dict.fromkeys(("prelu", "_prelu_kernel"), aten_vector.prelu)}
     table |= dict.fromkeys(aten_views.SPLITS, aten_views.split) | dict.fromkeys(
         aten_views.JOINS, aten_views.join
@@ -151,7 +152,9 @@ def _registry() -> dict[str, Rule]:
 RULES: Mapping[str, Rule] = MappingProxyType(_registry())
 """Rules by the operator's name without overload."""
 
-FREE = aten_views.VIEWS | aten_views.IDENTITIES | aten_views.SPLITS | aten_views.JOINS
+FREE = (
+    aten_views.VIEWS | aten_views.IDENTITIES | aten_views.SPLITS | aten_views.JOINS | set(aten_views.COMPLEX)
+)
 """Operators that only move data."""
 
 

@@ -109,7 +109,7 @@ def attention(low: Lowering, node: Node) -> str:
         heads=heads,
         kv_heads=kv_heads,
         head_size=low.shape(q)[-1],
-        causal=node.get("is_causal", False) is True,
+        causal=node.get("is_causal", False) is True or low.orders(node),
         dropout=bool(number(node, DROPS)),
     )
     return low.view(node, made, low.shape_of(node), "heads")

@@ -6,6 +6,7 @@ A number, a mask or a table that nobody trains is no operand; what remains of th
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 from phaze.workload.operators.operator_graph import OpKind
 from phaze.workload.torch_export.aten_lowering import Lowering
@@ -29,7 +30,8 @@ def binary(function: str, with_constant: str, low: Lowering, node: Node) -> str:
     """Two operands that broadcast to the result, or one and a constant."""
     operands = low.operands(node.reads())
     chosen = function if len(operands) > 1 else with_constant
-    return low.add(node, OpKind.ELEMENTWISE, operands, function=chosen)
+    causal: dict[str, Any] = {"causal": True} if len(operands) == 1 and low.orders(node) else {}
+    return low.add(node, OpKind.ELEMENTWISE, operands, function=chosen, **causal)
 
 
 def divide(low: Lowering, node: Node) -> str:
@@ -41,7 +43,10 @@ def divide(low: Lowering, node: Node) -> str:
 def chosen(low: Lowering, node: Node) -> str:
     """`where` and masked filling: the condition is a mask that costs nothing of its own."""
     operands = low.operands(v.tensor for n in ("self", "other") if isinstance(v := node.get(n), Ref))
-    return low.add(node, OpKind.ELEMENTWISE, operands or low.operands(node.reads()), function="where")
+    causal: dict[str, Any] = {"causal": True} if low.orders(node) else {}
+    return low.add(
+        node, OpKind.ELEMENTWISE, operands or low.operands(node.reads()), function="where", **causal
+    )
 
 
 def power(low: Lowering, node: Node) -> str:

@@ -41,6 +41,9 @@ JOINS = frozenset(
 )
 """Views of several tensors."""
 
+COMPLEX = {"view_as_complex": "pairs", "view_as_real": "real"}
+"""Views of pairs of numbers as complex ones and back, and what they make."""
+
 GENERATORS = frozenset(
     {
         *("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like"),
@@ -68,6 +71,11 @@ def identity(low: Lowering, node: Node) -> str:
     source = low.first(node)
     same = low.shape(source) == low.shape_of(node) and low.element_bytes(source) == low.bytes_of(node)
     return source if same else low.add(node, OpKind.VIEW, [source])
+
+
+def complex_view(meaning: str, low: Lowering, node: Node) -> str:
+    """Pairs of numbers as complex ones, or complex numbers as pairs of `real` ones."""
+    return low.add(node, OpKind.VIEW, [low.first(node)], complex=meaning)
 
 
 def detach(low: Lowering, node: Node) -> str:

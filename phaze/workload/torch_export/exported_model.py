@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from phaze.errors import MALFORMED, InputError, Remark
-from phaze.workload.operators.operator_graph import GraphBuilder, OperatorGraph, OpKind
+from phaze.workload.operators.operator_graph import GraphBuilder, OperatorGraph, OpKind, without_unread
+from phaze.workload.patterns.recognition import recognised
 from phaze.workload.torch_export.aten_lowering import (
     FLOAT_BYTES,
     Extent,
@@ -24,6 +25,7 @@ from phaze.workload.torch_export.aten_lowering import (
 from phaze.workload.torch_export.aten_operators import RULES, check_supported, is_work
 from phaze.workload.torch_export.aten_views import GENERATORS, JOINS, SPLITS, VIEWS
 from phaze.workload.torch_export.exported_program import INTEGER_BYTES, Node, Program, Ref
+from phaze.workload.workload import Attention
 
 _WHOLE = frozenset({"relu", "dropout", "hardtanh", "leaky_relu", "silu", "gelu", "elu", "hardswish"})
 """In-place functions of modules: nobody reads the tensor behind the view afterwards."""
@@ -156,6 +158,7 @@ class ExportedModel:
     extents: Mapping[str, Extent]
     live: frozenset[str]
     heads: int | None = None
+    attention: Attention = Attention.FLASH
     _graphs: dict[int, OperatorGraph] = field(default_factory=dict, repr=False, compare=False)
 
     def graph(self, batch: int) -> OperatorGraph:
@@ -163,14 +166,18 @@ class ExportedModel:
         if batch < 1:
             raise InputError(f"{self.program.source}: batch {batch} is below 1")
         if batch not in self._graphs:
-            self._graphs[batch] = without_unread(self._lower(batch))
+            self._graphs[batch] = recognised(self.as_recorded(batch), self.attention)
         return self._graphs[batch]
+
+    def as_recorded(self, batch: int) -> OperatorGraph:
+        """The operators of the program one by one."""
+        return without_unread(self._lower(batch))
 
     def _lower(self, batch: int) -> OperatorGraph:
         program, builder = self.program, GraphBuilder(self.name)
         taken = {*program.inputs, *program.parameters.values(), *program.buffers.values()}
         labels = label_nodes(self.nodes, is_work, taken)
-        low = Lowering(program, self.extents, labels, batch, builder)
+        low = Lowering(program, self.extents, labels, batch, builder, ordered=_ordered(program, self.nodes))
         for name in program.inputs:
             size = INTEGER_BYTES.get(program.tensors[name].dtype, FLOAT_BYTES)
             low.made[name] = builder.input(name, self.extents[name].at(batch), size)
@@ -178,6 +185,20 @@ class ExportedModel:
             _convert(low, node)
         outputs = (low.made[t] for t in program.outputs if t in self.live)
         return builder.build(dict.fromkeys(outputs))
+
+
+_ORDERS = frozenset({"tril", "triu", "lt", "le", "gt", "ge"})
+
+
+def _ordered(program: Program, nodes: Collection[Node]) -> frozenset[str]:
+    """Constants made by a comparison of positions, or stored as a square; a mask of them is taken for a causal one."""
+    working = {node.name for node in nodes}
+    shapes = ((name, program.tensors[name].shape) for name in program.buffers)
+    found = {name for name, shape in shapes if len(shape) > 1 and shape[-1] == shape[-2] > 1}
+    for node in program.nodes:
+        if node.name not in working and (node.operator in _ORDERS or not found.isdisjoint(node.reads())):
+            found.update(node.outputs)
+    return frozenset(found)
 
 
 def _convert(low: Lowering, node: Node) -> None:
@@ -225,8 +246,7 @@ def join_recordings(name: str, first: Program, second: Program) -> ExportedModel
     for node in nodes:
         check_batch(first, node, extents, live & read)
     model = ExportedModel(name, first, nodes, extents, live)
-    graph = model.graph(1)  # so that whatever a rule refuses is refused here
-    _tell_unreached(first, graph)
+    _tell_unreached(first, model.as_recorded(1))  # whatever a rule refuses is refused here
     return model
 
 
@@ -260,15 +280,3 @@ def _reached(nodes: tuple[Node, ...], sources: tuple[str, ...] | Mapping[str, st
         if node.operator not in GENERATORS and not found.isdisjoint(node.reads()):
             found.update(node.outputs)
     return frozenset(found)
-
-
-def without_unread(graph: OperatorGraph) -> OperatorGraph:
-    """Drop operators and tensors that no output needs."""
-    wanted, kept = set(graph.outputs), []
-    for op in reversed(graph.operators):
-        if not wanted.isdisjoint(op.outputs):
-            kept.append(op)
-            wanted.update(op.inputs, op.outputs)
-    wanted.update(graph.inputs)
-    tensors = {name: tensor for name, tensor in graph.tensors.items() if name in wanted}
-    return replace(graph, tensors=tensors, operators=tuple(reversed(kept)))

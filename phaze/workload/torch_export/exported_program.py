@@ -21,8 +21,11 @@ INTEGER_BYTES: Mapping[str, int] = {
     "int32": 4,
     "uint64": 8,
     "int64": 8,
+    "complex32": 4,
+    "complex64": 4,
+    "complex128": 4,
 }
-"""Bytes of the element types that are no real numbers."""
+"""Bytes of the element types that are no real numbers; complex ones are two real ones of 16 bits."""
 
 
 @dataclass(frozen=True, slots=True)

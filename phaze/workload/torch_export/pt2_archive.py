@@ -85,15 +85,19 @@ class SavedGraph:
         )
 
     def _tied(self, parameters: Mapping[str, str]) -> dict[str, str]:
-        """Each parameter by the first name of its weight; without places, those that some node reads."""
+        """The parameters without further names of a weight that some node reads: of tied ones nodes read one.
+
+        Without places, those that some node reads. Weights that were never allocated all lie at the same place.
+        """
+        read = {name for node in self.nodes for name in node.reads()}
         if not self.stored:
-            read = {name for node in self.nodes for name in node.reads()}
             return {name: called for name, called in parameters.items() if name in read}
-        first: dict[str, str] = {}
-        return {
-            name: first.setdefault(self.stored.get(called, called), called)
-            for name, called in parameters.items()
-        }
+
+        def weight(name: str) -> tuple[object, ...]:
+            return self.stored.get(parameters[name], name), self.tensors[name]
+
+        known = {weight(name) for name in parameters if name in read}
+        return {n: called for n, called in parameters.items() if n in read or weight(n) not in known}
 
     def _check_makers(self, given: tuple[str, ...]) -> None:
         """Raise ValueError for a tensor that two nodes make, or that is given and made."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -309,10 +310,13 @@ def _exported(
             return value
         return torch.zeros(batch, *value.shape[1:], dtype=value.dtype, device=device or value.device)
 
+    # what a module makes itself, a mask or a table, lies where its weights do
+    elsewhere = torch.device("meta") if device is not None and device.type == "meta" else nullcontext()
     try:
-        return torch.export.export(
-            module, tuple(map(sized, inputs)), {key: sized(value) for key, value in keywords.items()}
-        )
+        with elsewhere:
+            return torch.export.export(
+                module, tuple(map(sized, inputs)), {key: sized(value) for key, value in keywords.items()}
+            )
     except _FAULTS as error:
         reason = str(error).strip().partition("\n")[0]
         raise InputError(f"{name}: torch.export cannot record it at batch {batch}: {reason}") from error

@@ -116,7 +116,7 @@ class OfFamily:
         self.dimensions = dimensions
 
     def graph(self, batch):
-        return self.dimensions.graph(self.name, Extent(batch, TOKENS), Attention.UNFUSED)
+        return self.dimensions.graph(self.name, Extent(batch, TOKENS), Attention.FLASH)
 
 
 @pytest.mark.parametrize("mode", [Mode.TRAINING, Mode.PREFILL])

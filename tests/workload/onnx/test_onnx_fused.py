@@ -222,7 +222,7 @@ def test_quantisation_by_the_range_of_an_activation(tmp_path):
     graph = graph_of(tmp_path, nodes, [tensor("x", "N", 8)], [int8("w", 8, 4)])
     assert [op.kind for op in graph.operators[:2]] == [OpKind.REDUCE] * 2
     assert graph.tensors["s"].shape == ()
-    assert [graph.tensors[name].element_bytes for name in ("q", "zero", "w", "p")] == [1, 1, 1, 4]
+    assert [graph.tensors[name].element_bytes for name in ("q", "w", "p")] == [1, 1, 4]
 
 
 @pytest.mark.parametrize(

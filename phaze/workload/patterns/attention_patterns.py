@@ -1,0 +1,193 @@
+"""Rotations of queries and keys, attention written out as products, and heads of keys and values that are repeated."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import prod
+
+from phaze.workload.operators.operator_graph import Operator, OpKind
+from phaze.workload.patterns.graph_editor import GraphEditor, Shape
+
+_STEP = OpKind.ELEMENTWISE
+_LONGEST = 12  # operators of a rotation
+
+
+def find_rotations(e: GraphEditor) -> None:
+    """x cos + turned(x) sin; or halves apart, x1 cos - x2 sin and x2 cos + x1 sin; or a product of complex numbers.
+
+    Sines and cosines are constants, so each product is a scaling; turned(x) is x with its halves (or neighbours)
+    exchanged and one of them negative.
+    """
+    for add in e.operators(_STEP, "add"):
+        for one, other in (add.inputs, add.inputs[::-1]) if len(add.inputs) == 2 else ():
+            plain = e.maker(one, _STEP, "scale")
+            if plain is not None and _turns(e, other, plain.inputs[0], {"scale": 1, "neg": 1}):
+                e.become(add, _STEP, plain.inputs, function="rope")
+                break
+    for join in e.operators(OpKind.VIEW):
+        x = _halves_apart(e, join) or _complex(e, join)
+        if x is not None:
+            shape = e.shape(join.outputs[0])
+            before = e.view_before(join, e.free(f"{join.name}.turned"), [x], shape)
+            e.become(join, _STEP, [before], function="rope")
+
+
+def _turns(e: GraphEditor, tensor: str, x: str, wanted: dict[str, int]) -> bool:
+    """Whether a tensor is made of pieces of x alone, by views and so many steps of each function."""
+    waiting, found, root = [tensor], Counter[str](), e.source(x)
+    for _ in range(_LONGEST):
+        if not waiting:
+            return found == wanted
+        one = waiting.pop()
+        if e.source(one) == root:
+            return False  # x as a whole
+        op = e.maker(one)
+        if op is None or op.kind not in (OpKind.VIEW, _STEP):
+            return False
+        if op.kind is _STEP:
+            found[str(op.attributes.get("function"))] += 1
+        pieces = (t for t in op.inputs if not (op.kind is OpKind.VIEW and e.source(t) == root))
+        waiting += pieces
+    return False
+
+
+def _halves_apart(e: GraphEditor, join: Operator) -> str | None:
+    """The tensor whose turned halves a view puts together."""
+    if len(join.inputs) != 2:
+        return None
+    made = [e.maker(e.source(t), _STEP, "add", "sub") for t in join.inputs]
+    if Counter(str(op.attributes.get("function")) for op in made if op) != {"add": 1, "sub": 1}:
+        return None
+    scaled = [e.maker(e.source(t), _STEP, "scale") for op in made if op for t in op.inputs]
+    halves = [e.source(op.inputs[0]) for op in scaled if op is not None]
+    if len(halves) != 4 or set(Counter(halves).values()) != {2}:
+        return None
+    cuts = [e.maker(half, OpKind.VIEW) for half in halves]
+    sources = {e.source(op.inputs[0]) for op in cuts if op is not None}
+    x = sources.pop() if len(sources) == 1 and None not in cuts else None
+    return x if x is not None and e.elements(x) == e.elements(join.outputs[0]) else None
+
+
+def _complex(e: GraphEditor, join: Operator) -> str | None:
+    """The real tensor that is multiplied as complex numbers with a constant, and real again after it."""
+    if len(join.inputs) != 1 or join.attributes.get("complex") != "real":
+        return None
+    op = e.maker(e.source(join.inputs[0]), _STEP, "scale")
+    pairs = op and e.maker(e.source(op.inputs[0]), OpKind.VIEW)
+    return pairs.inputs[0] if pairs and pairs.attributes.get("complex") == "pairs" else None
+
+
+_BETWEEN = {"scale", "where", "mask", "clip", "add", "max"}
+"""Steps between scores and softmax; what is added is a mask, with no parameter in it."""
+
+
+def find_attention(e: GraphEditor) -> None:
+    """softmax(q k') v with scale, constant mask and dropout between: one flash kernel."""
+    for soft in e.operators(OpKind.SOFTMAX):
+        scores, causal = _scores(e, soft)
+        mix, dropout = _mix(e, soft)
+        if scores is not None and mix is not None:
+            _fuse(e, scores, mix, causal=causal, dropout=dropout)
+
+
+def _scores(e: GraphEditor, soft: Operator) -> tuple[Operator | None, bool]:
+    """The product of queries and keys before a softmax over keys, and whether a mask between is causal."""
+    tensor, causal = soft.inputs[0], False
+    rank = len(e.shape(tensor))
+    if int(str(soft.attributes.get("axis", -1))) % rank != rank - 1:
+        return None, False
+    while (op := e.maker(tensor)) is not None:
+        if op.kind is OpKind.MATMUL:
+            return (op if not any(map(e.is_parameter, op.inputs)) else None), causal
+        step = op.kind is _STEP and op.attributes.get("function") in _BETWEEN
+        computed = [t for t in op.inputs if t in e.trained]
+        if len(computed) != 1 or not (step or e.is_renaming(op)):
+            return None, False
+        causal = causal or bool(op.attributes.get("causal"))
+        tensor = computed[0]
+    return None, False
+
+
+def _mix(e: GraphEditor, soft: Operator) -> tuple[Operator | None, bool]:
+    """The product of the weights and the values after a softmax, and whether there is a dropout between."""
+    dropout, op = False, e.reader_through_views(soft.outputs[0])
+    while op is not None and op.kind is _STEP and op.attributes.get("function") == "dropout":
+        dropout, op = True, e.reader_through_views(op.outputs[0])
+    found = op is not None and op.kind is OpKind.MATMUL and not op.attributes.get("transpose_a")
+    return (op if found and op is not None and not e.is_parameter(op.inputs[1]) else None), dropout
+
+
+def _fuse(e: GraphEditor, scores: Operator, mix: Operator, *, causal: bool, dropout: bool) -> None:
+    """Put the kernel in the place of the last product, rows of (batch, positions, heads x size) around it."""
+    (q, k), v = scores.inputs, mix.inputs[1]
+    scaled = [e.maker(t, _STEP, "scale") for t in (q, k)]
+    q, k = (t if op is None else op.inputs[0] for t, op in zip((q, k), scaled, strict=True))  # kernels scale
+    (*outer, rows, size), keys = e.shape(q), e.shape(scores.outputs[0])[-1]
+    out = e.shape(mix.outputs[0])
+    if scores.attributes.get("transpose_a") or mix.attributes.get("transpose_b") or e.shape(v)[-1] != size:
+        return
+    heads = outer[-1] if len(outer) > 1 else _heads(e, q)
+    groups = prod(outer) // heads
+    if len(e.shape(k)) != len(e.shape(q)) or e.elements(k) != groups * heads * keys * size:
+        return
+    flat = {"q": (q, rows), "k": (k, keys), "v": (v, keys)}
+    parts = [
+        e.view_before(mix, e.free(f"{mix.name}.{part}"), [tensor], (groups, length, heads * size))
+        for part, (tensor, length) in flat.items()
+    ]
+    known = {"heads": heads, "kv_heads": heads, "head_size": size, "causal": causal, "dropout": dropout}
+    kernel = e.free(f"{mix.name}.flash")
+    e.add_before(mix, kernel, OpKind.ATTENTION, parts, (groups, rows, heads * size), **known)
+    e.become(mix, OpKind.VIEW, [kernel])
+    assert e.shape(mix.outputs[0]) == out
+
+
+def _heads(e: GraphEditor, q: str) -> int:
+    """Heads in the first axis of queries (batch x heads, positions, size), as they stood apart before; else 1."""
+    count, _, size = e.shape(q)
+    while (op := e.maker(q, OpKind.VIEW)) is not None and e.is_renaming(op):
+        q = op.inputs[0]
+        shape = e.shape(q)
+        if len(shape) == 4 and shape[-1] == size and shape[0] * shape[1] == count:
+            return shape[1]
+    return 1
+
+
+def find_repeated_heads(e: GraphEditor) -> None:
+    """Keys and values that are copied for all query heads of a group: the kernel reads them once."""
+    for op in e.operators(OpKind.ATTENTION):
+        heads, size = int(str(op.attributes["heads"])), int(str(op.attributes["head_size"]))
+        if op.attributes.get("kv_heads") != heads:
+            continue
+        found = [_unrepeated(e, t, heads, size) for t in op.inputs[1:3]]
+        if None in found or e.elements(str(found[0])) != e.elements(str(found[1])):
+            continue
+        batch, length = e.shape(op.inputs[1])[:2]
+        kept = e.elements(str(found[0])) // (batch * length * size)
+        rows: Shape = (batch, length, kept * size)
+        inputs = [
+            e.view_before(op, e.free(f"{op.name}.{part}"), [str(t)], rows)
+            for part, t in zip("kv", found, strict=True)
+        ]
+        e.become(
+            op,
+            OpKind.ATTENTION,
+            [op.inputs[0], *inputs, *op.inputs[3:]],
+            **{**op.attributes, "kv_heads": kept},
+        )
+
+
+def _unrepeated(e: GraphEditor, tensor: str, heads: int, size: int) -> str | None:
+    """The tensor that was copied along its heads; None where there is no copy, or along other axes."""
+    batch, length, _ = e.shape(tensor)
+    whole = e.elements(tensor)
+    while (op := e.maker(tensor, OpKind.VIEW)) is not None and len(op.inputs) == len(op.outputs) == 1:
+        tensor = op.inputs[0]
+        if e.elements(tensor) == whole:
+            continue
+        share, rest = divmod(whole, e.elements(tensor))
+        kept = heads // share if not rest else 0
+        shape = Counter(n for n in e.shape(tensor) if n > 1)
+        wanted = Counter(n for n in (batch, kept, length, size) if n > 1)
+        return tensor if kept and heads % share == 0 and shape == wanted else None
+    return None
