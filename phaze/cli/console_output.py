@@ -88,9 +88,13 @@ def say(text: str, *, quiet: bool) -> None:
         sys.stderr.write(text + "\n")
 
 
-def progress(*, quiet: bool) -> AbstractContextManager[Progress]:
-    """Progress on stderr, or none."""
+def progress(
+    *, quiet: bool, phase: str = "", limit_s: float | None = None
+) -> AbstractContextManager[Progress]:
+    """Progress on stderr, or none; `phase`: what the work is called, `limit_s`: the time that a search may take."""
     from phaze.explore.request.search_progress import SilentProgress
     from phaze.report.console_progress import ConsoleProgress
 
-    return nullcontext(SilentProgress()) if quiet else ConsoleProgress(console(stderr=True))
+    if quiet:
+        return nullcontext(SilentProgress())
+    return ConsoleProgress(console(stderr=True), phase=phase, limit_s=limit_s)

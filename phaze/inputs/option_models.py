@@ -394,6 +394,13 @@ class JsonOptions(Options):
         effect=Effect.NOTHING,
         in_python=False,
     )
+    quiet: bool = option(
+        False,
+        "No progress and no remarks on stderr.",
+        *("--quiet", "-q"),
+        effect=Effect.NOTHING,
+        in_python=False,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -437,13 +444,6 @@ class SearchedOptions(JsonOptions):
         False,
         "Neither read nor write the cache that all runs share.",
         "--no-cache",
-        effect=Effect.NOTHING,
-        in_python=False,
-    )
-    quiet: bool = option(
-        False,
-        "No progress and no remarks on stderr.",
-        *("--quiet", "-q"),
         effect=Effect.NOTHING,
         in_python=False,
     )

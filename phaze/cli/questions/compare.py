@@ -32,14 +32,14 @@ def command(
     """
     from dataclasses import replace
 
-    from phaze.cli.console_output import console, print_json
+    from phaze.cli.console_output import console, print_json, progress
     from phaze.inputs.evaluate_inputs import check_some_can, compare_given
     from phaze.inputs.input_files import record_question
     from phaze.report.terminal.side_by_side import print_comparison
     from phaze.runs.run_directory import kept_answer
 
     options = replace(options, arch=[*options.arch, *(more or ())])
-    with kept_answer(options.out) as keep:
+    with kept_answer(options.out) as keep, progress(quiet=options.quiet, phase="comparing"):
         found = compare_given(options)
         document = record_question(found.document, "compare", options, ["dse", *sys.argv[1:]])
         keep(document)

@@ -23,13 +23,13 @@ def command(options: EvaluateOptions) -> None:
 
     See also: dse compare for several architectures; dse plan for more about the best plan and the next ones.
     """
-    from phaze.cli.console_output import console, print_json
+    from phaze.cli.console_output import console, print_json, progress
     from phaze.inputs.evaluate_inputs import evaluate_given
     from phaze.inputs.input_files import record_question
     from phaze.report.terminal.design_tables import print_design
     from phaze.runs.run_directory import kept_answer
 
-    with kept_answer(options.out) as keep:
+    with kept_answer(options.out) as keep, progress(quiet=options.quiet, phase="evaluating"):
         document = record_question(evaluate_given(options), "evaluate", options, ["dse", *sys.argv[1:]])
         keep(document)
     if options.json:

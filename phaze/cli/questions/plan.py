@@ -34,7 +34,7 @@ def training(options: PlanOptions, context: typer.Context) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    from phaze.cli.console_output import console, print_json
+    from phaze.cli.console_output import console, print_json, progress
     from phaze.errors import InputError
     from phaze.inputs.input_files import record_question
     from phaze.inputs.plan_inputs import plan_answer
@@ -43,7 +43,7 @@ def training(options: PlanOptions, context: typer.Context) -> None:
 
     if not options.arch or not options.workload:
         raise InputError("dse plan needs --arch and --workload, for instance --arch h100 --workload gpt3")
-    with kept_answer(options.out) as keep:
+    with kept_answer(options.out) as keep, progress(quiet=options.quiet, phase="planning"):
         document = record_question(plan_answer(options), "plan", options, ["dse", *sys.argv[1:]])
         keep(document)
     if options.json:

@@ -22,13 +22,13 @@ def command(options: PlanServingOptions) -> None:
 
     See also: dse plan for training; dse evaluate --mode decode for one batch.
     """
-    from phaze.cli.console_output import console, print_json
+    from phaze.cli.console_output import console, print_json, progress
     from phaze.inputs.input_files import record_question
     from phaze.inputs.plan_inputs import serving_answer
     from phaze.report.terminal.plan_tables import print_serving
     from phaze.runs.run_directory import kept_answer
 
-    with kept_answer(options.out) as keep:
+    with kept_answer(options.out) as keep, progress(quiet=options.quiet, phase="planning"):
         space, (plan, tried, found) = serving_answer(options)
         document = record_question(found, "plan serving", options, ["dse", *sys.argv[1:]])
         keep(document)

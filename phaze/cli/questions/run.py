@@ -56,7 +56,7 @@ def _found(options: RunOptions) -> tuple[ResultDocument, Path, bool]:
     with (
         run_directory(run_folder(options.out, options.workload), resume=options.resume) as folder,
         interruptible(timer.interrupt) as interrupted,
-        progress(quiet=options.quiet) as report,
+        progress(quiet=options.quiet, limit_s=request.time_limit_s) as report,
         logged_progress(folder, report, sys.argv[1:]) as log,
         open_run_stores(folder, options, files) as kept,
         open_executor(options.workers, options.executor) as team,

@@ -22,7 +22,7 @@ def command(options: WhatIfOptions) -> None:
 
     See also: dse plan for one value; dse explain for the names of hardware fields.
     """
-    from phaze.cli.console_output import console, print_json, say
+    from phaze.cli.console_output import console, print_json, progress, say
     from phaze.inputs.input_files import record_question
     from phaze.inputs.plan_inputs import whatif_answer
     from phaze.report.terminal.whatif_table import check_plot_file, print_whatif, write_plot
@@ -30,7 +30,7 @@ def command(options: WhatIfOptions) -> None:
 
     if options.plot is not None:
         check_plot_file(options.plot)
-    with kept_answer(options.out) as keep:
+    with kept_answer(options.out) as keep, progress(quiet=options.quiet, phase="planning"):
         document = record_question(whatif_answer(options), "whatif", options, ["dse", *sys.argv[1:]])
         keep(document)
     if options.json:
@@ -39,4 +39,4 @@ def command(options: WhatIfOptions) -> None:
         print_whatif(document, console())
     if options.plot is not None:
         write_plot(document, options.plot)
-        say(f"Wrote {options.plot}.", quiet=options.json)
+        say(f"Wrote {options.plot}.", quiet=options.json or options.quiet)

@@ -83,7 +83,7 @@ class Refinement:
     def told(self) -> str:
         """The best that is reached, and, where no point waits elsewhere, what none can exceed."""
         if not self._best:
-            return f"{len(self.pool):,} points in question"
+            return f"{len(self.pool):,} points in question" if len(self.pool) else "the first designs"
         leader = self._points.axes.leader
         best = f"{_digits(maximised(leader, self._best))} {leader.unit}".strip()
         if not self.holds_all:

@@ -100,7 +100,12 @@ class WhamCourse:
             found = local.run(kind, metric, self._limits.hysteresis, self._limits.top_k)
             ranked.append([design.number for design in found.designs])
             told.append(tell_stage(local, found, layouts.chain(strategy)))
-            self._progress.update("wham", k + 1, len(kinds), f"stages searched in {promise.config}")
+            self._progress.update(
+                "wham",
+                k + 1,
+                len(kinds),
+                f"stages of the pipeline with microbatch {promise.config.microbatch}",
+            )
         numbers = list(dict.fromkeys(_by_rank(ranked)))
         self._asked |= dict.fromkeys(numbers)
         self._budget.spend(self._oracle, numbers)
