@@ -224,6 +224,9 @@ class Part(Protocol):
     def alone(self, file: str) -> Part | None:
         """Those that need one law alone; None where there are none."""
 
+    def needing(self, file: str) -> Part | None:
+        """Those that need a law, alone or beside others; None where there are none."""
+
     def law(self, file: str, family: str) -> object | None:
         """Constants of a family of one of the laws."""
 
@@ -263,7 +266,13 @@ class MeasuredKernels:
 
     def alone(self, file: str) -> MeasuredKernels | None:
         """Those that need one law alone; None where there are none."""
-        kept = [i for i, asked in enumerate(self.asked) if set(asked) == {file}]
+        return self._of([i for i, asked in enumerate(self.asked) if set(asked) == {file}])
+
+    def needing(self, file: str) -> MeasuredKernels | None:
+        """Those that need a law, alone or beside others; None where there are none."""
+        return self._of([i for i, asked in enumerate(self.asked) if file in asked])
+
+    def _of(self, kept: Sequence[int]) -> MeasuredKernels | None:
         rows, asked = tuple(self.rows[i] for i in kept), tuple(self.asked[i] for i in kept)
         return MeasuredKernels(self.title, self.chip, rows, asked) if kept else None
 
@@ -309,6 +318,11 @@ class MeasuredExchanges:
     def alone(self, file: str) -> MeasuredExchanges | None:
         """Those over one medium alone; None where there are none."""
         kept = tuple(one for one in self.settings if _media(one) == {file})
+        return MeasuredExchanges(self.title, kept) if kept else None
+
+    def needing(self, file: str) -> MeasuredExchanges | None:
+        """Those over a medium, alone or beside others; None where there are none."""
+        kept = tuple(one for one in self.settings if file in _media(one))
         return MeasuredExchanges(self.title, kept) if kept else None
 
     def law(self, file: str, family: str) -> object | None:
@@ -417,12 +431,16 @@ class _Fits:
         return self._known[key]
 
     def _refit(self, part: Part, file: str, kind: str) -> Mapping[str, float] | None:
-        """Fitted to chips of the same family where there are others, else to those of all families."""
+        """Fitted to chips of the same family where there are others, else to those of all families.
+
+        A law that no row needs alone is fitted to those that need it beside others, which keep their constants.
+        """
+        alone = any(other.alone(file) is not None for other in self.parts)
         others = [
-            alone
+            rows
             for other in self.parts
             if (other.device != part.device if kind == "device" else other.title != part.title)
-            if (alone := other.alone(file)) is not None
+            if (rows := other.alone(file) if alone else other.needing(file)) is not None
         ]
         same = [one for one in others if one.family == part.family]
         donors = same or others

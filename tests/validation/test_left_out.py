@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from phaze.cost.fidelity import Fidelity
+from phaze.cost.kernels.expert_layers import FUSED, expert_layer
 from phaze.cost.kernels.kernel_laws import kernels_s
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.cluster_network import load_network
@@ -17,6 +18,7 @@ from phaze.validation.left_out import (
     Constant,
     FittedRuns,
     MeasuredKernels,
+    _Fits,
     elsewhere,
     fitted_to,
     percent,
@@ -99,3 +101,30 @@ def test_a_law_follows_its_donors_alone():
     assert np.abs(one.errors({})).mean() == pytest.approx(np.log(1.4))
     new = refitted(file, start, [one])
     assert np.abs(one.errors({file: new})).mean() < np.log(1.4) / 4
+
+
+def experts(tokens):
+    up, down = (product(8, tokens // 4, k, n).gemms[0] for k, n in ((1024, 4096), (2048, 1024)))
+    return expert_layer(FUSED, 2 * tokens, 2.0 * tokens, up, down)
+
+
+def expert_layers(chip, factor):
+    """Layers of experts, which need the law of their grouped products beside that of products."""
+    chip, works = load_architecture(chip), [experts(tokens) for tokens in (256, 1024, 4096)]
+    seconds = kernels_s(works, to_table([chip]), Fidelity.CALIBRATED)[0]
+    return MeasuredKernels.of("y", [Row(chip, (w,), factor * s) for w, s in zip(works, seconds, strict=True)])
+
+
+def test_a_law_that_no_row_needs_alone_is_fitted_beside_others():
+    parts = [
+        expert_layers("h200", 1.3),
+        expert_layers("gb200", 1.3),
+        kernels("h200", 1.0),
+        kernels("gb200", 1.0),
+    ]
+    (grouped,) = parts[0].files - parts[2].files
+    assert parts[0].alone(grouped) is None
+    assert len(parts[0].needing(grouped).rows) == 3
+    found = _Fits(parts).error_pct(parts[:2], "device")
+    assert found is not None
+    assert found < percent(parts[0].errors({}))
