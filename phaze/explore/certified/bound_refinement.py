@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from phaze.arrays import Flags, Rows
+from phaze.arrays import Flags, Floats, Rows
 from phaze.explore.certified.search_pieces import Looked
 from phaze.explore.certified.search_points import SearchPoints
 from phaze.explore.certified.search_state import (
@@ -19,6 +20,7 @@ from phaze.explore.certified.search_state import (
     Reached,
     Relevance,
     Undecided,
+    by_urgency,
     urgency,
 )
 from phaze.explore.frontier.search_axes import maximised
@@ -50,6 +52,7 @@ class Refinement:
         self._clock = clock
         self._progress = progress
         self._best = 0.0
+        self._learnt = False
         self.holds_all = False
         self.pool = PointPool.empty()
         self.fallen: Counter[str] = Counter()
@@ -57,9 +60,11 @@ class Refinement:
         self.reached: dict[Point, Reached] = {}
 
     def take_in(self, pools: Iterable[PointPool]) -> None:
-        """Add points to the pool."""
-        self.pool = PointPool.join([p for p in (self.pool, *pools) if len(p)])
-        self._drop()
+        """Add points to the pool, where they stand in an order that tells soon which of them are urgent."""
+        pool = PointPool.join([p for p in (self.pool, *pools) if len(p)])
+        if len(pool):
+            self.pool = pool.take(by_urgency(pool.others, pool.bound))
+            self._let_go(np.ones(len(pool), dtype=np.bool_), np.arange(len(pool)))
 
     def tighten(self, most: int = 0) -> None:
         """Schedule bounds and exact partitions of them, until at most that many points are left, or all have them."""
@@ -100,43 +105,50 @@ class Refinement:
         at = np.flatnonzero(self.pool.stage == stage)
         if not len(at):
             return at
-        points = self.pool.take(at)
-        known = self._relevance.known.threshold(points.others)
-        gain = np.where(known > 0, points.bound / np.where(known > 0, known, 1.0), np.inf)
-        urgent = urgency(points.others, points.bound)
+        urgent, config = urgency(self.pool.others[at], self.pool.bound[at]), self.pool.config[at]
         top = np.flatnonzero(urgent == urgent.max())
-        mine = np.flatnonzero(points.config == points.config[top[gain[top].argmax()]])
-        order = mine[np.lexsort((-gain[mine], -urgent[mine]))]
+        mine = np.flatnonzero(config == config[top[self._gain(at[top]).argmax()]])
+        order = mine[np.lexsort((-self._gain(at[mine]), -urgent[mine]))]
         chosen: Rows = at[order[:most]]
         return chosen
 
-    def _drop(self) -> None:
-        """Let go of points that cannot matter any more, and count where they fell."""
-        pool = self.pool
-        if not len(pool):
-            return
-        keep = self._relevance.matters(pool.others, pool.bound)
-        if keep.all():
-            return
-        fell, near = ~keep, self._relevance.near(pool.others, pool.bound)
-        self._undecided.add(pool.others[near], pool.bound[near])
-        low = fell & (pool.bound < 0)
-        early = int((pool.stage[fell & ~low] == BoundStage.PATH).sum())
+    def _gain(self, at: Rows) -> Floats:
+        """How many times what is known points of the pool promise, (A,)."""
+        bound, known = self.pool.bound[at], self._relevance.known.threshold(self.pool.others[at])
+        return np.where(known > 0, bound / np.where(known > 0, known, 1.0), np.inf)
+
+    def _let_go(self, keep: Flags, at: Rows) -> None:
+        """Let go of points that are not to be kept, (N,), and of those that cannot matter any more: these are counted.
+
+        `at`: the points that may have fallen since the last time; all where more is reached than then.
+        """
+        pool, rows = self.pool, np.flatnonzero(keep) if self._learnt else at[keep[at]]
+        others, bound, self._learnt = pool.others[rows], pool.bound[rows], False
+        fell = ~self._relevance.matters(others, bound)
+        if fell.any():
+            near = self._relevance.near(others, bound)
+            self._undecided.add(others[near], bound[near])
+            self._count(bound[fell], pool.stage[rows[fell]])
+            keep[rows[fell]] = False
+        if not keep.all():
+            self.pool = pool.take(keep)
+
+    def _count(self, bound: Floats, stage: NDArray[np.int8]) -> None:
+        """Count points that cannot matter where they fell."""
+        low = bound < 0
+        early = int((stage[~low] == BoundStage.PATH).sum())
         self.fallen["floor"] += int(low.sum())
         self.fallen["critical_path"] += early
-        self.fallen["placement"] += int(fell.sum() - low.sum()) - early
-        self.pool = pool.take(keep)
+        self.fallen["placement"] += len(bound) - int(low.sum()) - early
 
     # -- batches ------------------------------------------------------------------------------------------
 
     def _advance(self, at: Rows, effort: SolveLimits | None, stage: BoundStage) -> None:
         """Tighten a batch, or evaluate it with some effort, and take over what that finds out."""
         met = self._settle(at, self._points.look(self.pool.take(at), self._relevance, effort), stage)
-        if met.any():
-            left = np.ones(len(self.pool), dtype=np.bool_)
-            left[at[met]] = False
-            self.pool = self.pool.take(left)
-        self._drop()
+        keep = np.ones(len(self.pool), dtype=np.bool_)
+        keep[at[met]] = False
+        self._let_go(keep, at)
 
     def _settle(self, at: Rows, found: Looked, stage: BoundStage) -> Flags:
         """Whether the bounds of a batch meet, so that its points are evaluated; plans in reach become known."""
@@ -172,7 +184,7 @@ class Refinement:
             (self.evaluated if found.met[i] else self.reached)[point] = one
             if one.lead > 0:
                 self._best = max(self._best, one.lead)
-                self._relevance.known.add(one.others, one.lead, self._points.key(point, one))
+                self._learnt |= self._relevance.known.add(one.others, one.lead, self._points.key(point, one))
 
     def _report(self, what: str) -> None:
         done = len(self.evaluated)

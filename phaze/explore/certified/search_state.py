@@ -11,7 +11,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.arrays import Flags, Floats
+from phaze.arrays import Flags, Floats, Rows
 from phaze.explore.frontier.pareto_archive import Archive
 
 
@@ -122,6 +122,13 @@ class Undecided:
         return others[left], throughput[left]
 
 
+def by_urgency(others: Floats, bound: Floats) -> Rows:
+    """Positions (A,) in which `urgency` finds points without sorting them; as they are where there is no such order."""
+    if others.shape[1] != 1:
+        return np.arange(len(bound))
+    return np.lexsort((-bound, others[:, 0]))
+
+
 def urgency(others: Floats, bound: Floats) -> Floats:
     """How close points come to the frontier of their optimistic values, (A,): 1 on it.
 
@@ -130,10 +137,13 @@ def urgency(others: Floats, bound: Floats) -> Floats:
     """
     if others.shape[1] != 1:
         return np.asarray(bound / bound.max(initial=0.0))
-    order = np.lexsort((-bound, others[:, 0]))
-    hoped = np.empty(len(bound))
+    first = others[:, 0]
+    later = (first[1:] > first[:-1]) | ((first[1:] == first[:-1]) & (bound[1:] <= bound[:-1]))
+    if later.all():
+        return np.asarray(bound / np.maximum.accumulate(bound))
+    order, hoped = by_urgency(others, bound), np.empty(len(bound))
     hoped[order] = np.maximum.accumulate(bound[order])
-    return bound / hoped
+    return np.asarray(bound / hoped)
 
 
 Point = tuple[int, int]

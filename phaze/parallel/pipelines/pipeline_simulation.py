@@ -147,10 +147,11 @@ def _ends_s(work: Precedence, chunks: Chunks) -> Floats:
     seconds = np.ascontiguousarray(_kinds_s(chunks).transpose(0, 2, 1))
     way_s = np.zeros((count, plans))
     way_s[:-1] = chunks.transfer_s.T
-    end_s, sent_s = np.zeros((steps + 1, plans)), np.zeros((steps + 1 if chunks.blocking else 1, plans))
+    end_s, sent_s = np.empty((steps + 1, plans)), np.zeros((steps + 1 if chunks.blocking else 1, plans))
+    end_s[-1] = 0.0
     order = (work.queue, work.before, work.source, work.kind, work.chunk, work.way)
     machine().function("run_many", steps * plans)(*order, seconds, way_s, chunks.blocking, end_s, sent_s)
-    latest: Floats = end_s.max(axis=0)
+    latest: Floats = end_s[work.first[1:] - 1].max(axis=0)  # a device ends with its last step
     return latest
 
 

@@ -12,6 +12,7 @@ from phaze.arrays import Floats, Integers, Rows
 from phaze.parallel.chunk_division import Division
 from phaze.parallel.parallel_plan import ParallelPlan
 from phaze.parallel.pipelines.chunk_times import Chunks
+from phaze.parallel.pipelines.pipeline_bounds import pipeline_bound_s
 from phaze.parallel.pipelines.pipeline_schedule import Schedule, chunks_of
 from phaze.parallel.pipelines.pipeline_simulation import pipelines_s
 from phaze.parallel.plan_batches.shape_options import ShapeOptions
@@ -26,6 +27,7 @@ from phaze.parallel.training.stage_times import (
     zero_traffic,
 )
 from phaze.parallel.training.weight_prefetch import Groups
+from phaze.tolerances import BOUND_ROUNDING
 
 
 @dataclass(frozen=True)
@@ -191,11 +193,24 @@ class FittedPlan:
 
     def iteration_s(self, times: GroupTimes) -> Floats:
         """Seconds of an iteration, (A,): the pipeline simulated, and what follows it."""
+        return self.iterations_within(times, np.full(len(times), np.inf))[0]
+
+    def iterations_within(self, times: GroupTimes, limit_s: Floats) -> tuple[Floats, int]:
+        """The same, infinite where a bound of the pipeline says that they take more than a limit (A,).
+
+        With it how many pipelines were simulated.
+        """
         p, s, chunks = self.pipeline, self.plan, self.chunks(times)
-        busy_s = pipelines_s(s.schedule, p.microbatches, s.pipeline_parallel, chunks)
-        last_s = self.gradient_sync(times, chunks).total_s.max(axis=1)
-        found: Floats = busy_s + last_s + p.options.layouts.framework.iteration_s
-        return found
+        run = s.schedule, p.microbatches, s.pipeline_parallel
+        last_s, own_s = (
+            self.gradient_sync(times, chunks).total_s.max(axis=1),
+            p.options.layouts.framework.iteration_s,
+        )
+        least_s = (pipeline_bound_s(*run, chunks) + last_s + own_s) * (1 - BOUND_ROUNDING)
+        found, at = np.full(len(times), np.inf), np.flatnonzero(least_s <= limit_s)
+        if len(at):
+            found[at] = pipelines_s(*run, chunks.take(at)) + last_s[at] + own_s
+        return found, len(at)
 
     def gradient_sync(self, times: GroupTimes, chunks: Chunks) -> GradientSyncs:
         """Gradient synchronisation after the last microbatch, (A, p), of devices whose pipelines run these chunks."""

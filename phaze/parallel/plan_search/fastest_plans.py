@@ -121,8 +121,8 @@ class FastestPlans:
 
     def _try(self, one: FittedPlan, times: GroupTimes, at: Rows, best: Floats, choice: Integers) -> None:
         """One plan on the architectures at some rows; where it is better than the best it takes its place."""
-        self.tally.simulated += len(at)
-        seconds = one.iteration_s(times.take(at))
+        seconds, simulated = one.iterations_within(times.take(at), best[at])
+        self.tally.simulated += simulated
         better = (seconds < best[at]) & (seconds < NEVER_S)
         for row in np.flatnonzero((seconds == best[at]) & (choice[at] >= 0)).tolist():
             better[row] = one.rank < self.found[int(choice[at[row]])].rank

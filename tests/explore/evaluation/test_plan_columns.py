@@ -91,6 +91,39 @@ def test_bounds_and_what_is_left_out(tiny, software, capacity):
             assert len(columns.best) <= len(columns)
 
 
+def test_bounds_are_made_for_devices_that_recompute(tiny):
+    """Least times know nothing of what runs again where software prunes it; slowest devices recompute all the same.
+
+    Bounds of deepseek-v3 were made of devices that recompute nothing, and a sixth below its times.
+    """
+    for evaluator, setting, _, times in shapes(tiny, load_framework("ideal")):
+        least = evaluator.least_times(setting, np.arange(7)).terms
+        known, probes, exact = (
+            np.split(some[:-2], 3)[1] for some in (least, evaluator._probes(setting), times.terms)
+        )
+        assert not known.any() or not evaluator.framework.prunes_recompute
+        again = exact.max(axis=1) > 0
+        assert again.any()
+        assert (probes[again] > 0).all()
+
+
+def test_what_a_bound_rules_out_is_not_simulated(tiny):
+    """A limit costs no answer below it, and saves the pipelines of nearly all that lie above it."""
+    needless = 0
+    for evaluator, setting, link, times in list(shapes(tiny, load_framework("ideal")))[:6]:
+        across = evaluator.across(setting, 0.1e9, link)
+        for tier, columns in enumerate(tiers_of(across)):
+            for at in range(len(columns)):
+                one = across._fitted(tier, at)
+                exact = one.iteration_s(times)
+                limit = exact * np.resize([0.5, 0.9, 1.0, 1.1], len(exact))
+                found, simulated = one.iterations_within(times, limit)
+                assert (found[exact <= limit] == exact[exact <= limit]).all()
+                assert ((found == exact) | np.isinf(found)).all()
+                needless = max(needless, simulated - int((exact <= limit * 1.12).sum()))
+    assert needless <= 0
+
+
 @pytest.mark.parametrize("software", ["exposed", "ideal"])
 def test_every_strategy_is_of_one_tier(tiny, software):
     for evaluator, setting, link, _ in shapes(tiny, load_framework(software)):
