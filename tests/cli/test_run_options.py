@@ -189,6 +189,8 @@ def test_a_power_may_be_one_that_boards_sustain(result, shown, folder):
     assert "clock_hz" in best.architecture
     text = " ".join(shown(document, folder).split())
     assert "--power limits what is drawn on this workload" in text
+    assert "W drawn, " in text
+    assert "W at full load; " in text
     assert "TDP" in text
     assert "power drawn" in text
 

@@ -27,6 +27,16 @@ def test_it_tells_how_much_of_a_budget_is_used(document):
     assert words(without).count("no budget given") == 2
 
 
+def test_a_power_that_boards_sustain_is_held_against_what_is_drawn(document):
+    request = {**document.request, "power_means": "sustained"}
+    told = words(document.model_copy(update={"request": request}))
+    drawn = next(iter(document.best.workloads.values())).drawn_w
+    assert "power drawn" in told
+    assert f"{100 * drawn / 400:.3g} % of 400 W" in told
+    assert "99.5 % of 400 W" not in told
+    assert "budget: 400 W" not in told
+
+
 def test_the_nearest_chip_is_nearest_by_ratio(document):
     row = next(row for row in document.comparison if row.result)
 

@@ -46,10 +46,11 @@ class Metric:
     def of(self, columns: Row) -> Figure:
         """The metric, in `unit`, of one row of a design table or of columns of equal length.
 
-        Raises InputError where a column that it needs is missing.
+        Its own column, where there is one, else by its formula. Raises InputError where a column that it needs is missing.
         """
+        by_formula = self.formula if self.column not in columns else None
         try:
-            figure: Figure = self.formula(columns) if self.formula else columns[self.column]
+            figure: Figure = by_formula(columns) if by_formula else columns[self.column]
         except KeyError as error:
             raise InputError(f"the design table has no column {error}, needed for {self.name}") from error
         return figure

@@ -298,6 +298,8 @@ def _chips_table(document: ResultDocument) -> Html:
     heads = ("", "node", "W", "drawn", "TDP", "mm²", "GHz", "samples/s", "MFU", "winner is", "")
     notes = table(("", ""), [[row.name, row.note] for row in document.comparison if row.note], look="facts")
     losses = losses_told(document.request.get("rung"))
+    if document.request.get("power_means") == "sustained":
+        losses = f"{losses}; the budget of power is one of what is drawn".removeprefix("; ")
     caption = (
         f"Throughput on {name}; every figure but the published TDP is the model's, every chip at the clock that its "
         f"note says; W: at full load, drawn: while the plan runs{losses and f'; {losses}'}."

@@ -42,7 +42,11 @@ def command(manifest: Manifest) -> Iterator[Html]:
 def _tiles(document: ResultDocument) -> Iterator[Tile]:
     """Budgets first, then what is reached, what is known beside it, how far off it may be."""
     request, best = document.request, document.best
-    yield _of_budget("power", best.tdp_w, request.get("power_w"), "W")
+    if request.get("power_means") == "sustained":
+        drawn_w = max(result.drawn_w for result in best.workloads.values())
+        yield _of_budget("power drawn", drawn_w, request.get("power_w"), "W")
+    else:
+        yield _of_budget("power", best.tdp_w, request.get("power_w"), "W")
     yield _of_budget("area", best.area_mm2, request.get("area_mm2"), "mm²")
     if limit := request.get("power_density_w_per_mm2"):
         yield _of_budget("power density", best.tdp_w / best.area_mm2, limit, "W/mm²")

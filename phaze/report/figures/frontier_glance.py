@@ -36,11 +36,7 @@ def frontier_glance(contents: Contents, error: StatedError | None) -> Html | Non
     scales = _scales([*(p for group in points.values() for p in group), *((v[0], v[1], "") for v in reach)])
     drawn = [
         *_grid(*scales),
-        *(
-            [_budget(contents.document, *scales)]
-            if x == POWER and contents.document.request.get("power_w")
-            else []
-        ),
+        *([_budget(contents.document, *scales)] if x == POWER and _limits_tdp(contents.document) else []),
         *([_steps(points["frontier"], *scales)] if x == POWER else []),
         *(_dots(points["frontier"], *scales, "edge")),
         *(_dots(points["chips"], *scales, "known")),
@@ -116,6 +112,12 @@ def _steps(points: Points, across: Scale, up: Scale) -> Html:
 def _line(points: Points, across: Scale, up: Scale, look: str) -> Html:
     (a, b, _), (c, d, _) = points[:2]
     return tag("path", look=look, d=f"M{across.px(a):.2f} {up.px(b):.2f}L{across.px(c):.2f} {up.px(d):.2f}")
+
+
+def _limits_tdp(document: ResultDocument) -> bool:
+    """Whether a budget limits the power of the axis, which is that at full load."""
+    request = document.request
+    return bool(request.get("power_w")) and request.get("power_means") != "sustained"
 
 
 def _budget(document: ResultDocument, across: Scale, up: Scale) -> Html:

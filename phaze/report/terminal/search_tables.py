@@ -293,7 +293,16 @@ def answer_sentence(document: ResultDocument) -> str:
         told = f"The best accelerator {task} is {design}"
     else:
         told = f"The best accelerator found {task} is {design}"
-    return f"{told}: {figures}, with {fmt.number(best.area_mm2)} mm2 and {fmt.number(best.tdp_w)} W; {proof}."
+    return f"{told}: {figures}, with {fmt.number(best.area_mm2)} mm2 and {_power(document)}; {proof}."
+
+
+def _power(document: ResultDocument) -> str:
+    """Power of the winner: at full load, and first what is drawn where the budget is one of that."""
+    load = f"{fmt.number(document.best.tdp_w)} W"
+    if document.request.get("power_means") != "sustained":
+        return load
+    drawn_w = max(result.drawn_w for result in document.best.workloads.values())
+    return f"{fmt.number(drawn_w)} W drawn, {load} at full load"
 
 
 def _reached(document: ResultDocument, name: str) -> str:

@@ -118,6 +118,23 @@ def test_a_frontier_under_a_limit_is_that_of_enumeration(task, space, points, li
     np.testing.assert_allclose(sorted(told), steps, rtol=1e-9)
 
 
+@pytest.mark.parametrize("objective", ["tdp", "throughput_per_tdp", "energy_per_sample"])
+def test_other_objectives_under_a_limit_are_those_of_enumeration(
+    objective, task, space, points, limits, resources
+):
+    limit, (speed, watts) = limits[1], points
+    asked = ExploreRequest(task, space, sustained(limit), Objective(objective))
+    proven = explore(asked, resources=resources).document.certificate
+    with np.errstate(divide="ignore", invalid="ignore"):
+        worth = {
+            "tdp": np.where(speed > 0, 1.0 / tdp_w(space.table()), 0.0),
+            "throughput_per_tdp": speed / tdp_w(space.table()),
+            "energy_per_sample": speed / (watts * DEVICES),
+        }[objective]
+    assert proven.optimal
+    assert proven.objective_value == pytest.approx(worth[(speed > 0) & (watts <= limit)].max(), rel=1e-9)
+
+
 @pytest.mark.parametrize("work", [False, True])
 def test_no_plan_that_keeps_a_limit_is_faster_than_its_bound(work, evaluator, points, limits):
     speed, watts = points
