@@ -46,7 +46,7 @@ class Metric:
     def of(self, columns: Row) -> Figure:
         """The metric, in `unit`, of one row of a design table or of columns of equal length.
 
-        Its own column, where there is one, else by its formula. Raises InputError where a column that it needs is missing.
+        Its own column, where there is one, else by its formula. Raises InputError where a column it needs is missing.
         """
         by_formula = self.formula if self.column not in columns else None
         try:
