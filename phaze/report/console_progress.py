@@ -20,7 +20,7 @@ PLAIN_EVERY_S = 10.0
 LIVE_EVERY_S = 0.1
 _TICK_S = 0.5
 
-_SEARCHING = frozenset({"bounding", "refining", "evaluating", "counting devices"})
+SEARCHING = frozenset({"bounding", "refining", "evaluating", "counting devices"})
 """Steps of a search that take turns: together one phase, whose end no count of them tells."""
 
 
@@ -96,7 +96,7 @@ class ConsoleProgress:
 
     def _sentence(self, stage: str, done: int, total: int, note: str, now: float) -> Callable[[float], str]:
         """The line after some seconds: phase, how far and how long, what is known."""
-        searching = stage in _SEARCHING
+        searching = stage in SEARCHING
         name = self.phase or ("searching" if searching else stage)
         steps = "" if searching or self.phase or not total else self._steps(done, total, now)
         tail = f"; {note}" if note else ""

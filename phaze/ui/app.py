@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
@@ -16,12 +16,13 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Redire
 from starlette.routing import Route
 
 from phaze.errors import InputError, PhazeError
-from phaze.inputs.option_models import RunOptions
+from phaze.inputs.option_models import PlanServingOptions, RunOptions
 from phaze.inputs.option_texts import read_texts, words
+from phaze.quantity import parse_time
 from phaze.runs.document_formats import load_answer
 from phaze.ui import pages
 from phaze.ui.child_runs import ChildRuns
-from phaze.ui.question_form import asked, checked, question_form
+from phaze.ui.question_form import SERVING_FIELDS, asked, checked, question_form
 from phaze.ui.runs_folder import RunsFolder
 
 Answer = Callable[[Request], Awaitable[Response]]
@@ -158,40 +159,50 @@ class LocalPage:
         name = self._free("-".join(map(str, options.workload)))
         place = self.folder.path / name
         command = ["run", *words(RunOptions, texts), "--out", str(place), "--quiet"]
-        return JSONResponse(
-            {"go": f"/at-work/{self.commands.start(command, place, pages.run_address(name))}"}
-        )
+        limit_s = parse_time(options.time_limit, "--time-limit")
+        number = self.commands.start(command, place, pages.run_address(name), limit_s)
+        return JSONResponse({"go": f"/at-work/{number}"})
 
     @_told
     async def plan(self, request: Request) -> Response:
         """Plan a training on a design of a run."""
         design = (await _texts(request)).get("design", "")
-        return JSONResponse(
-            {"go": f"/at-work/{self._planned(request.path_params['run'], design, serving=False)}"}
-        )
+        return JSONResponse({"go": f"/at-work/{self._plan(request.path_params['run'], design)}"})
 
     @_told
     async def serving(self, request: Request) -> Response:
         """Plan the serving on a design of a run."""
-        design = (await _texts(request)).get("design", "")
-        return JSONResponse(
-            {"go": f"/at-work/{self._planned(request.path_params['run'], design, serving=True)}"}
-        )
+        texts = await _texts(request)
+        design = texts.pop("design", "")
+        return JSONResponse({"go": f"/at-work/{self._serve(request.path_params['run'], design, texts)}"})
 
-    def _planned(self, run: str, design: str, *, serving: bool) -> str:
+    def _plan(self, run: str, design: str) -> str:
+        """The number of the command that plans the training of the run's first workload, as the run was asked."""
         place, told = self.folder.run(run), self._request_of(run, design)
         workload = str(told["workloads"][0])
-        name = self._free(f"{'serving' if serving else 'plan'}-{workload}")
-        out = self.folder.path / name
-        verb = ["plan", "serving"] if serving else ["plan"]
-        command = [*verb, "--arch", f"{place}:{design}", "--workload", workload]
-        if not serving:
-            command += ["--devices", str(told["devices"])]
-            for option in ("global_batch", "network", "framework", "plans", "rung"):
-                if told.get(option) is not None:
-                    command += [f"--{option.replace('_', '-')}", str(told[option])]
-        target = f"{pages.run_address(name)}/report"
-        return self.commands.start([*command, "--out", str(out)], out, target)
+        command = ["plan", "--arch", f"{place}:{design}", "--workload", workload]
+        for option in ("devices", "global_batch", "network", "framework", "plans", "rung"):
+            if told.get(option) is not None:
+                command += [f"--{option.replace('_', '-')}", str(told[option])]
+        return self._started(f"plan-{workload}", command)
+
+    def _serve(self, run: str, design: str, texts: Mapping[str, str]) -> str:
+        """The number of the command that plans the serving under some options."""
+        if others := texts.keys() - set(SERVING_FIELDS):
+            raise InputError(f"{', '.join(sorted(others))} is no option of serving here")
+        place, told = self.folder.run(run), self._request_of(run, design)
+        workload = str(told["workloads"][0])
+        asked_for = {**texts, "arch": f"{place}:{design}", "workload": workload}
+        read_texts(PlanServingOptions, asked_for)
+        return self._started(
+            f"serving-{workload}", ["plan", "serving", *words(PlanServingOptions, asked_for)]
+        )
+
+    def _started(self, name: str, command: Sequence[str]) -> str:
+        """A command that keeps its answer in a folder of its own, and leads to the report of it."""
+        free = self._free(name)
+        out = self.folder.path / free
+        return self.commands.start([*command, "--out", str(out)], out, f"{pages.run_address(free)}/report")
 
     def _request_of(self, run: str, design: str) -> Mapping[str, Any]:
         """What was asked of a run that has such a design."""
@@ -203,12 +214,12 @@ class LocalPage:
         if design not in {document.best.id, *(point.id for point in document.frontier)}:
             raise InputError(f"{run} has no design {design!r} on its frontier")
         result = next(iter(document.best.workloads.values()))
-        workloads = (
-            document.manifest.asked.options["workload"]
-            if document.manifest.asked
-            else document.request["workloads"]
-        )
-        return {**document.request, "workloads": workloads, "devices": result.devices}
+        told = {**document.request, "devices": result.devices}
+        if (manifest := document.manifest.asked) is not None and manifest.verb == "run":
+            named = ("network", "framework", "plans")  # as typed: a file is found again by its path alone
+            told |= {name: manifest.options[name] for name in named if name in manifest.options}
+            told["workloads"] = manifest.options["workload"]
+        return told
 
     @_told
     async def architecture(self, request: Request) -> Response:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from phaze.errors import InputError
+from phaze.report.console_progress import SEARCHING
 from phaze.runs.run_log import LOG
 
 MOST_AT_ONCE = 4
@@ -30,12 +31,16 @@ _COUNTED = re.compile(
 
 @dataclass
 class ChildRun:
-    """A command and its process; `out`: the folder it writes, `target`: the address to go to when it is done."""
+    """A command and its process; `out`: the folder it writes, `target`: the address to go to when it is done.
+
+    `limit_s`: time that a search may take.
+    """
 
     words: Sequence[str]
     out: Path
     target: str
     process: subprocess.Popen[str]
+    limit_s: float | None = None
     started: float = field(default_factory=time.monotonic)
     ended: float | None = None
     said: deque[str] = field(default_factory=lambda: deque(maxlen=_KEPT_LINES))
@@ -59,6 +64,7 @@ class ChildRun:
         return {
             "state": state,
             "elapsed_s": (self.ended or time.monotonic()) - self.started,
+            "limit_s": self.limit_s,
             "progress": progress(self.out / LOG),
             "said": list(self.said) if state in ("failed", "stopped") else [],
             "target": self.target if state == "done" else None,
@@ -102,7 +108,7 @@ class ChildRuns:
     at_work: dict[str, ChildRun] = field(default_factory=dict)
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
-    def start(self, words: Sequence[str], out: Path, target: str) -> str:
+    def start(self, words: Sequence[str], out: Path, target: str, limit_s: float | None = None) -> str:
         """Start `dse WORDS`; the name of the command here. Raises InputError where enough are at work."""
         if sum(run.process.poll() is None for run in self.at_work.values()) >= MOST_AT_ONCE:
             raise InputError(f"{MOST_AT_ONCE} commands are at work; wait for one, or stop it")
@@ -116,7 +122,7 @@ class ChildRuns:
             errors="replace",
             start_new_session=True,
         )
-        run = ChildRun(words, out, target, process)
+        run = ChildRun(words, out, target, process, limit_s)
         threading.Thread(target=run.listen, daemon=True).start()
         name = str(next(self._numbers))
         self.at_work[name] = run
@@ -135,7 +141,10 @@ class ChildRuns:
 
 
 def progress(log: Path) -> Mapping[str, Any] | None:
-    """The last line of a run's log that tells how far it is: stage, done, total and a note; None where none does."""
+    """The last line of a run's log that tells how far it is: stage, done, total and a note; None where none does.
+
+    Steps of a search that take turns are one, whose end no count tells.
+    """
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -143,5 +152,7 @@ def progress(log: Path) -> Mapping[str, Any] | None:
     for line in reversed(lines):
         if found := _COUNTED.fullmatch(line):
             done, total = (int(found[key].replace(",", "")) if found[key] else 0 for key in ("done", "total"))
+            if found["stage"] in SEARCHING:
+                return {"stage": "searching", "done": 0, "total": 0, "note": found["note"] or ""}
             return {"stage": found["stage"], "done": done, "total": total, "note": found["note"] or ""}
     return None

@@ -16,11 +16,12 @@ from phaze.report.figures.designs_compared import AXES, design_mark, frontier_ro
 from phaze.report.figures.first_screen import first_screen
 from phaze.report.figures.question_and_answer import sentence
 from phaze.report.figures.report_contents import Contents
-from phaze.report.html_markup import Html, data, join, paragraph, rounded, table, tag, text
+from phaze.report.html_markup import Html, data, details, join, paragraph, rounded, table, tag, text
 from phaze.report.number_format import label
 from phaze.report.terminal.design_tables import shown_fields
 from phaze.runs.document_formats import Answer
 from phaze.runs.run_listing import ListedRun
+from phaze.ui.question_form import serving_fields
 from phaze.ui.runs_folder import FILES
 
 _FRAME = """<!DOCTYPE html>
@@ -183,6 +184,7 @@ def _explorer(name: str, document: ResultDocument) -> Iterator[Html]:
         slider,
         words,
         tag("p", *pins, *_actions(name, document), look="actions"),
+        _serving(name),
         tag("div", table(("", "under the slider", "A", "B", "B over A"), [], look="wide"), id="pinned"),
         data("frontier-designs", {"rows": rows, "winner": at}),
         id="frontier",
@@ -217,10 +219,19 @@ def _actions(name: str, document: ResultDocument) -> Iterator[Html]:
     here = run_address(name)
     if document.request.get("mode", "training") == "training":
         yield tag("button", "Plan its training", type="button", data_design=f"{here}/plan")
-    yield tag("button", "Plan its serving", type="button", data_design=f"{here}/serving")
     yield tag(
         "a", "Its architecture file", href="#frontier", data_file=f"{here}/architecture", download="download"
     )
+
+
+def _serving(name: str) -> Html:
+    """The serving of the design under the slider, and what is asked of it."""
+    button = tag("button", "Plan it", type="submit")
+    fields = [serving_fields(), tag("p", button, look="actions")]
+    form = tag(
+        "form", *fields, id="serving", data_design=f"{run_address(name)}/serving", novalidate="novalidate"
+    )
+    return details("Plan its serving", form)
 
 
 def _files(name: str, there: Sequence[str]) -> Html:

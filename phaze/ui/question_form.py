@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 from phaze.errors import InputError, PhazeError
-from phaze.inputs.option_models import Effect, Option, Options, Packaged, RunOptions
+from phaze.inputs.option_models import Effect, Option, Options, Packaged, PlanServingOptions, RunOptions
 from phaze.inputs.option_texts import ON, flag, read_texts, words
 from phaze.report.html_markup import Html, details, join, tag
 
@@ -66,12 +66,23 @@ def _fields() -> dict[str, Option]:
     }
 
 
+SERVING_FIELDS = ("devices", "prompt", "output_tokens", "max_ttft", "max_tpot", "rate")
+"""Options of `dse plan serving` that are asked beside a design."""
+
+
+def serving_fields() -> Html:
+    """Their fields."""
+    known = PlanServingOptions.described()
+    fields = (_field(PlanServingOptions, name, known[name][1]) for name in SERVING_FIELDS)
+    return tag("div", *fields, look="fields")
+
+
 def question_form() -> Html:
     """The form with all its fields, the first ones open."""
     known = _fields()
-    first = tag("div", *(_field(name, known[name]) for name in _FIRST), look="fields")
+    first = tag("div", *(_field(RunOptions, name, known[name]) for name in _FIRST), look="fields")
     groups = [
-        details(legend, tag("div", *(_field(name, known[name]) for name in names), look="fields"))
+        details(legend, tag("div", *(_field(RunOptions, name, known[name]) for name in names), look="fields"))
         for legend, names in _groups(known)
     ]
     command = tag("p", tag("code", "", id="command"), look="command")
@@ -93,11 +104,11 @@ def _groups(known: Mapping[str, Option]) -> Iterator[tuple[str, Sequence[str]]]:
             yield told_of.partition("\n")[0].removesuffix(".").replace("`", ""), own
 
 
-def _field(name: str, option: Option) -> Html:
+def _field(model: type[Options], name: str, option: Option) -> Html:
     """A label, the input with what it may be, and the help."""
-    told = RunOptions.described()[name][0]
+    told = model.described()[name][0]
     label = tag("label", name.replace("_", " "), for_=f"option-{name}")
-    default = RunOptions.defaults().get(name)
+    default = model.defaults().get(name)
     described = {
         "id": f"option-{name}",
         "name_": name,

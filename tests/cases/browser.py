@@ -16,6 +16,22 @@ CHROMIUM = next(
 )
 PATIENCE_S = 30
 
+FAINT = """
+(() => { const linear = (v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  const light = (colour) => { const [r, g, b] = colour.match(/[0-9.]+/g).map((v) => linear(Number(v) / 255));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const ground = (part) => { for (; part; part = part.parentElement) {
+      const own = getComputedStyle(part).backgroundColor;
+      if (own !== 'rgba(0, 0, 0, 0)') return own;
+    } return 'rgb(255, 255, 255)'; };
+  const texts = 'p, dt, dd, small, a, th, td, li, summary, button, figcaption, .small-chart span';
+  const faint = [...document.querySelectorAll(texts)].filter((part) => {
+    if (!part.checkVisibility() || !part.innerText.trim()) return false;
+    const [a, b] = [light(getComputedStyle(part).color), light(ground(part))].sort((x, y) => y - x);
+    return (a + 0.05) / (b + 0.05) < 4.5; });
+  return [...new Set(faint.map((part) => part.localName + ' ' + part.innerText.slice(0, 30)))]; })()"""
+"""Texts of a page that stand out from their ground by less than 4.5 to 1 (WCAG 2, AA)."""
+
 
 class Browser:
     """One browser process with one page."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from browser import CHROMIUM, Browser
+from browser import CHROMIUM, FAINT, Browser
 from test_page import contents, hostile  # noqa: F401 - a fixture
 
 from phaze.report.page.answer_pages import run_page
@@ -132,22 +132,6 @@ def test_a_keyboard_reaches_answer_controls_and_buttons(shown):
 def test_texts_stand_out_from_their_ground(shown, dark):
     shown.size(1280, dark=dark)
     assert shown.run(FAINT) == []
-
-
-FAINT = """
-(() => { const linear = (v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-  const light = (colour) => { const [r, g, b] = colour.match(/[0-9.]+/g).map((v) => linear(Number(v) / 255));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-  const ground = (part) => { for (; part; part = part.parentElement) {
-      const own = getComputedStyle(part).backgroundColor;
-      if (own !== 'rgba(0, 0, 0, 0)') return own;
-    } return 'rgb(255, 255, 255)'; };
-  const texts = 'p, dt, dd, small, a, th, td, li, summary, button, figcaption, .small-chart span';
-  const faint = [...document.querySelectorAll(texts)].filter((part) => {
-    if (!part.checkVisibility() || !part.innerText.trim()) return false;
-    const [a, b] = [light(getComputedStyle(part).color), light(ground(part))].sort((x, y) => y - x);
-    return (a + 0.05) / (b + 0.05) < 4.5; });
-  return [...new Set(faint.map((part) => part.localName + ' ' + part.innerText.slice(0, 30)))]; })()"""
 
 
 def test_hostile_names_do_nothing(browser, document, contents, tmp_path):  # noqa: F811

@@ -175,6 +175,14 @@ def test_a_search_is_started_seen_and_shown(client, home):
     state = ended(client, go["go"])
     assert state["state"] == "done", state
     assert client.post(f"/runs/{name}/plan", design="nobody")[0] == 400
+    status, found = client.post(f"/runs/{name}/serving", design=design, prompt="none")
+    assert (status, found["error"]) == (400, "--prompt 'none' is not a whole number")
+    assert client.post(f"/runs/{name}/serving", design=design, simulate="9")[0] == 400
+    serving = {"devices": "1", "prompt": "64", "output_tokens": "16"}
+    status, go = client.post(f"/runs/{name}/serving", design=design, **serving)
+    assert status == 200, go
+    state = ended(client, go["go"])
+    assert state["state"] == "done", state
     written = {path.name for path in home.iterdir()}
     assert written == {"tiny.yaml", "few.yaml", "runs"}  # nothing beside the runs
 
@@ -203,7 +211,10 @@ def test_progress_is_read_from_the_log(tmp_path):
         "2026-01-01T00:00:02.000+00:00  ended\n"
     )
     note = "195.3 samples/s, bound 208.2, gap 6.6 %"
-    assert progress(log) == {"stage": "refining", "done": 823, "total": 1880, "note": note}
+    assert progress(log) == {"stage": "searching", "done": 0, "total": 0, "note": note}
+    with log.open("a") as file:
+        file.write("2026-01-01T00:00:03.000+00:00  describing: 1 of 1,200; the winner\n")
+    assert progress(log) == {"stage": "describing", "done": 1, "total": 1200, "note": "the winner"}
 
 
 PARENT = """

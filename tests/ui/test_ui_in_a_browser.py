@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
-from browser import CHROMIUM, Browser
+from browser import CHROMIUM, FAINT, Browser
 from local_page import local_page
 
 from phaze.runs.run_directory import write_answer
@@ -63,6 +63,14 @@ def test_pages_fit_and_touch_nothing_elsewhere(go, client, path, width):
     page.wait(f"document.documentElement.scrollWidth <= {width}")
     here = f"http://127.0.0.1:{client.port}/"
     assert [url for url in page.requests if not url.startswith((here, "data:"))] == []
+
+
+@pytest.mark.parametrize("path", ["/", "/ask", "/runs/one"])
+@pytest.mark.parametrize("dark", [False, True])
+def test_texts_stand_out_from_their_ground(go, path, dark):
+    page = go(path)
+    page.size(1400, dark=dark)
+    assert page.run(FAINT) == []
 
 
 def test_the_token_is_not_left_in_the_address(browser, client):

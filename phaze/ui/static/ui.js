@@ -83,8 +83,13 @@
     ["A", "B"].forEach((side) => {
       element(`pin-${side}`).addEventListener("click", () => { pinned[side] = here(); show(); });
     });
-    document.querySelectorAll("[data-design]").forEach((button) => {
+    document.querySelectorAll("button[data-design]").forEach((button) => {
       button.addEventListener("click", () => go(button, button.dataset.design, { design: here().id }));
+    });
+    element("serving").addEventListener("submit", (event) => {
+      event.preventDefault();
+      const texts = Object.fromEntries([...new FormData(event.target)].filter(([, text]) => text.trim() !== ""));
+      go(event.target.querySelector("button"), event.target.dataset.design, { ...texts, design: here().id });
     });
     show();
   };
@@ -127,9 +132,13 @@
     const words = (state) => {
       const time = `${state.elapsed_s.toFixed(0)} s`;
       const far = state.progress;
+      const working = state.state === "working";
+      const searching = working && far && far.stage === "searching";
+      const bound = searching && !far.note.includes("bound") ? "no bound yet" : "";
+      const left = searching && state.limit_s ? `at most ${Math.max(0, state.limit_s - state.elapsed_s).toFixed(0)} s left` : "";
       const how = { working: "", done: "done", failed: "failed", stopped: "stopped" }[state.state];
       const counted = far && (far.total ? `${far.stage}, ${far.done.toLocaleString("en")} of ${far.total.toLocaleString("en")}` : far.stage);
-      return [time, how, far && counted, far && far.note].filter(Boolean).join("; ");
+      return [time, how, working && counted, far && far.note, bound, left].filter(Boolean).join("; ");
     };
     const follow = async () => {
       let state;
@@ -141,7 +150,8 @@
       }
       element("told").textContent = words(state);
       const far = state.progress;
-      element("meter").style.width = far && far.total ? `${(100 * far.done) / far.total}%` : "0";
+      const share = far && far.total ? far.done / far.total : state.limit_s ? state.elapsed_s / state.limit_s : 0;
+      element("meter").style.width = `${100 * Math.min(1, share)}%`;
       element("said").textContent = state.said.join("\n");
       element("stop").hidden = state.state !== "working";
       if (state.target) location.replace(state.target + anchor);
