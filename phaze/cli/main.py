@@ -21,7 +21,18 @@ from phaze.cli.console_output import print_error, say
 from phaze.cli.interruption import INTERRUPTED
 from phaze.cli.manual import help
 from phaze.cli.manual.typer_app import App
-from phaze.cli.questions import calibrate, compare, evaluate, plan, run, solve, sweep, validate, whatif
+from phaze.cli.questions import (
+    calibrate,
+    compare,
+    evaluate,
+    measure,
+    plan,
+    run,
+    solve,
+    sweep,
+    validate,
+    whatif,
+)
 from phaze.cli.records import cache, certify, diff, explain, pareto, replay, report, runs, trace, ui
 from phaze.errors import InputError, PhazeError, Remark
 
@@ -57,7 +68,7 @@ def _root(
 
 _VERBS: Mapping[str, tuple[ModuleType, ...]] = {
     "Search": (run, sweep, plan, whatif),
-    "Evaluate": (evaluate, compare, validate, calibrate),
+    "Evaluate": (evaluate, compare, validate, measure, calibrate),
     "Read a run": (report, trace, pareto, explain, certify, runs, diff, replay, ui, cache),
     "Look around": (workloads, archs, spaces, networks, frameworks, plans, graph, schema, help),
     "Solvers alone": (solve,),

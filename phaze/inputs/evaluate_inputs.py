@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from phaze.errors import InfeasibleError
 from phaze.inputs.architecture_names import find_architecture
 from phaze.inputs.recipe_inputs import with_recipe
-from phaze.inputs.task_inputs import asked_task, name_of, one_workload
+from phaze.inputs.task_inputs import asked_task, check_calibration, name_of, one_workload
 
 if TYPE_CHECKING:
     from phaze.explore.documents.compare_document import CompareDocument
@@ -33,7 +33,9 @@ def evaluate_given(options: EvaluateOptions) -> ResultDocument:
     from phaze.inputs.plan_inputs import held_choices
 
     chip = find_architecture(options.arch)
-    task = with_recipe(asked_task(options.workload, options), options.recipe, to_table([chip]))
+    asked = asked_task(options.workload, options)
+    check_calibration(asked, [chip], chip.name)
+    task = with_recipe(asked, options.recipe, to_table([chip]))
     return evaluate_document(replace(task, held=held_choices(options)), chip)
 
 
@@ -57,7 +59,9 @@ def compare_given(options: CompareOptions) -> ComparedArchitectures:
     started = datetime.now(UTC)
     chips = {_name(arch): find_architecture(arch) for arch in options.arch}
     table = to_table(list(chips.values()))
-    made = with_recipe(asked_task(options.workload, options), options.recipe, table)
+    asked = asked_task(options.workload, options)
+    check_calibration(asked, list(chips.values()), "every chip")
+    made = with_recipe(asked, options.recipe, table)
     rows: dict[str, Design | str] = {}
     for name, chip in chips.items():
         try:

@@ -193,6 +193,12 @@ class TaskOptions(Options):
         "Rung of the cost model: analytic, calibrated on the chip's measured family, or ideal (hardware alone).",
         offers=("analytic", "calibrated", "ideal"),
     )
+    calibration: Path | None = option(
+        None,
+        "Constants from dse calibrate, for chips of the family that was measured; implies --rung calibrated.",
+        metavar="FILE",
+        taken="str | Path | None",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -357,15 +363,6 @@ class OneArchOptions(Options):
         offers=Packaged.ARCHS,
         taken=_ARCH_AT_HAND,
         meaning="Built-in chip, YAML file, run directory, RUN:ID, an `Architecture`, or a result of another function.",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ArchOptions(OneArchOptions):
-    """One architecture that is given, and constants fitted to it."""
-
-    calibration: Path | None = option(
-        None, "Constants from dse calibrate; implies --rung calibrated.", taken="str | Path | None"
     )
 
 
@@ -568,7 +565,7 @@ class SweepOptions(SearchedOptions, SpaceOptions, BudgetOptions, EconomicOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(KeptOptions, PlanChoices, EconomicOptions, PassTaskOptions, ArchOptions):
+class EvaluateOptions(KeptOptions, PlanChoices, EconomicOptions, PassTaskOptions, OneArchOptions):
     """Of `dse evaluate` and `phaze.evaluate`."""
 
 
@@ -578,7 +575,7 @@ class CompareOptions(KeptOptions, EconomicOptions, PassTaskOptions, SeveralArchO
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanOptions(KeptOptions, BindOptions, PlanChoices, TaskOptions, ArchOptions):
+class PlanOptions(KeptOptions, BindOptions, PlanChoices, TaskOptions, OneArchOptions):
     """Of `dse plan` and `phaze.plan`."""
 
 

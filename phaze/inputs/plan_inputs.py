@@ -103,10 +103,12 @@ def plan_answer(options: PlanOptions) -> PlanDocument:
     from phaze.explore.answers.plan_search import find_best_plan
     from phaze.inputs.architecture_names import find_architecture
     from phaze.inputs.recipe_inputs import task_in_recipe
-    from phaze.inputs.task_inputs import asked_task
+    from phaze.inputs.task_inputs import asked_task, check_calibration
 
     chip = find_architecture(options.arch)
-    task = task_in_recipe(asked_task(options.workload, options), options.recipe, chip)
+    asked = asked_task(options.workload, options)
+    check_calibration(asked, [chip], chip.name)
+    task = task_in_recipe(asked, options.recipe, chip)
     return find_best_plan(replace(task, held=held_choices(options)), chip)
 
 

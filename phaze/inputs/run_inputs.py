@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from phaze.errors import InputError
 from phaze.inputs.named_choices import choose
 from phaze.inputs.recipe_inputs import arrays_of, with_recipe
-from phaze.inputs.task_inputs import asked_task, make_budgets, searched_space
+from phaze.inputs.task_inputs import asked_task, check_calibration, make_budgets, searched_space
 from phaze.quantity import Quantity, parse_power, parse_time
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def make_request(options: RunOptions) -> ExploreRequest:
     budgets = make_budgets(options)
     space = searched_space(options, budgets)
     first, *others = (with_recipe(task, options.recipe, arrays_of(space)) for task in make_tasks(options))
+    check_calibration(first, [space.base], f"space {space.name} (base: {space.base.name})")
     if not 0 <= options.gap < math.inf:
         raise InputError(f"--gap {options.gap} is not a share of 0 or more; write for example --gap 0.01")
     return ExploreRequest(

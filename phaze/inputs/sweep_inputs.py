@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from phaze.errors import InputError
 from phaze.inputs.named_choices import choose
 from phaze.inputs.recipe_inputs import arrays_of, with_recipe
-from phaze.inputs.task_inputs import asked_task, make_budgets, searched_space
+from phaze.inputs.task_inputs import asked_task, check_calibration, make_budgets, searched_space
 
 if TYPE_CHECKING:
     from phaze.explore.sampling.optuna_sweep import SweepPlan
@@ -39,6 +39,7 @@ def make_plan(options: SweepOptions, storage: Path | str | None) -> SweepPlan:
             "spaces with stages: alike"
         )
     task = with_recipe(asked_task(options.workload, options), options.recipe, arrays_of(space))
+    check_calibration(task, [space.base], f"space {space.name} (base: {space.base.name})")
     objectives = tuple(metric(name.strip()) for name in options.objectives.split(","))
     check_tokens((one.name for one in objectives), task.workload)
     return SweepPlan(

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from phaze.errors import InputError
 from phaze.inputs.economic_inputs import make_economics
 from phaze.inputs.named_choices import choose
-from phaze.inputs.option_models import DEVICES, ArchOptions, BindOptions, PassOptions
+from phaze.inputs.option_models import DEVICES, BindOptions, PassOptions
 from phaze.quantity import parse_area, parse_frequency, parse_power, parse_power_density
 
 if TYPE_CHECKING:
     from phaze.explore.request.explore_request import Budgets, Task
+    from phaze.hardware.architecture import Architecture
     from phaze.hardware.spaces.design_space import DesignSpace
     from phaze.inputs.option_models import BudgetOptions, SpaceOptions, TaskOptions
     from phaze.parallel.framework import Framework
@@ -67,7 +68,7 @@ def asked_task(workloads: Sequence[Source], options: TaskOptions) -> Task:
 
     plans, software, network = options.plans, options.framework, options.network
     software = software if isinstance(software, Framework) else load_framework(software)
-    fitted = options.calibration if isinstance(options, ArchOptions) else None
+    fitted = options.calibration
     return Task(
         _workload(one_workload(workloads), options, software),
         DEVICES if options.devices is None else options.devices,
@@ -79,6 +80,17 @@ def asked_task(workloads: Sequence[Source], options: TaskOptions) -> Task:
         plans=plans if isinstance(plans, Plans) else load_plans(plans),
         economics=make_economics(options),
     )
+
+
+def check_calibration(task: Task, chips: Sequence[Architecture], what: str) -> None:
+    """Raises InputError where constants were given that none of the chips (`what`) is of the family of."""
+    own = task.calibration
+    families = sorted({str(chip.value("family")) for chip in chips})
+    if own is not None and own.family not in families:
+        raise InputError(
+            f"--calibration is of {own.chip} and serves chips of the family {own.family}; {what} is of "
+            f"{', '.join(families)}"
+        )
 
 
 def _workload(source: Source, options: TaskOptions, software: Framework) -> Workload:

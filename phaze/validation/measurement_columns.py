@@ -190,7 +190,7 @@ def read_columns(path: Path, schema: Schema) -> Columns:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Cells of each line, and its number."""
+    """Cells of each line, and its number; comments (`#`) are left out."""
     try:
         if not path.is_file():
             raise InputError(f"{path}: not a file" if path.exists() else f"{path}: no such file")
@@ -198,7 +198,9 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
             raise InputError(f"{path}: more than {LARGEST} bytes; split it")
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
-            yield from ((reader.line_num, cells) for cells in reader if cells)
+            yield from (
+                (reader.line_num, cells) for cells in reader if cells and not cells[0].startswith("#")
+            )
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     except (UnicodeDecodeError, csv.Error) as error:

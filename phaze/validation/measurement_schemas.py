@@ -101,6 +101,9 @@ OWN_COLLECTIVES: Schema = MappingProxyType(
 )
 """Columns of a user's own collectives, of one system where no column names it."""
 
+OWN_PRODUCTS: Schema = _schema("dtype", "m n k", "latency_us", batch=absent(SIZE))
+"""Columns of a user's own products, (m x k) (k x n), of a batch where a column says so."""
+
 _GPT = "layers hidden heads vocab seq_len"
 _GEMM = "m k n"
 _VTRAIN: Schema = _schema(

@@ -69,7 +69,69 @@ def test_calibrated_constants_serve_evaluate(dse, tmp_path):
     assert mine["rung"] == plain["rung"] == "calibrated"
     assert mine["iteration_time_s"] > plain["iteration_time_s"]
     code, _, err = dse(*ask, "h100", "--calibration", out)
-    assert (code, "is one of a100-80gb" in err) == (2, True)
+    assert (code, "is of a100-80gb and serves chips of the family ampere; h100 is of hopper" in err) == (
+        2,
+        True,
+    )
+
+
+def own_table(dse, tmp_path, count=60):
+    """The template of products, filled in with what the law with other constants would have measured."""
+    path = tmp_path / "products.csv"
+    assert dse("measure", "template", "gemm", "--out", path)[0] == 0
+    kept = [
+        line for line in path.read_text().splitlines() if line.startswith("#") or line.startswith("dtype")
+    ]
+    draw = np.random.default_rng(1)
+    sizes = 2 ** draw.integers(3, 13, size=(count, 3))
+    works = [product(1, int(m), int(k), int(n)) for m, k, n in sizes]
+    seconds = alone_s(works, to_table([load_architecture(CHIP)]), Constants("ampere", OWN))
+    rows = [f"bf16,1,{m},{n},{k},{s * 1e6}" for (m, k, n), s in zip(sizes, seconds, strict=True)]
+    path.write_text("\n".join([*kept, *rows]) + "\n")
+    return path
+
+
+SPACE = """schema_version: 1
+name: variants
+base: a100-80gb
+axes:
+  - {fields: [hbm_stacks], values: [3, 5]}
+"""
+
+
+def test_a_filled_template_steers_search_plan_and_comparison(dse, tmp_path):
+    """What was measured on a machine with slow launches counts in all that asks about chips of its family."""
+    out, space = tmp_path / "mine.yaml", tmp_path / "variants.yaml"
+    code, _, err = dse("calibrate", own_table(dse, tmp_path), "--arch", CHIP, "--out", out, "--json")
+    assert code == 0, err
+    assert load_calibration(out).laws[FILE]["launch_s"] == pytest.approx(9e-6, rel=0.3)
+    space.write_text(SPACE)
+    own, known = ("--calibration", out), ("--rung", "calibrated")
+    task = ("-w", "bert-base", "--devices", 1, "--global-batch", 4, "--plans", "phaze", "--json")
+
+    def answers(*verb):
+        return [json.loads(dse(*verb, *task, *more)[1]) for more in (known, own)]
+
+    plain, mine = answers("plan", "-a", CHIP)
+    assert mine["best"]["iteration_time_s"] > plain["best"]["iteration_time_s"]
+    searched = [
+        json.loads(dse("run", "--space", space, *task, *more, "-q", "--out", tmp_path / f"run{k}")[1])
+        for k, more in enumerate((known, own))
+    ]
+    slower = [one["best"]["workloads"]["bert-base"]["throughput_samples_per_s"] for one in searched]
+    assert slower[1] < slower[0]
+    assert searched[1]["certificate"]["optimal"]
+    beside = [{row["name"]: row["result"] for row in one["comparison"]} for one in searched]
+    assert beside[1]["h100"] == beside[0]["h100"]  # of another family: its own constants, as before
+    code, _, err = dse("run", *task, *own, "--out", tmp_path / "other")
+    assert (code, "space default" in err) == (2, True)
+
+
+def test_a_bad_cell_of_an_own_table_is_one_sentence(dse, tmp_path):
+    path = tmp_path / "products.csv"
+    path.write_text("dtype,m,n,k,latency_us\nint3,8,8,8,1.0\n")
+    code, _, err = dse("calibrate", path, "--arch", CHIP)
+    assert (code, "line 2: 'int3' is no format of operands" in err) == (2, True)
 
 
 def test_no_rows_of_the_chip_is_one_sentence(dse, tmp_path):

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from phaze.cli import shared_options as opt
 from phaze.cli.shell_completion import archs
 
+if TYPE_CHECKING:
+    from phaze.hardware.architecture import Architecture
+    from phaze.validation.measured_cases import Row
+
 
 def command(
-    data: Annotated[Path, typer.Argument(help="Folder of measurements, files as dse validate reads.")],
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="Table of products (dse measure template gemm), or a folder with files as dse validate reads."
+        ),
+    ],
     arch: Annotated[
         str, typer.Option("--arch", "-a", help="The chip: built-in name or YAML file.", autocompletion=archs)
     ],
@@ -23,22 +33,22 @@ def command(
     """Fit the cost model's constants to measurements of a chip; every fifth row is judged, not fitted.
 
     Examples:
-        dse calibrate measurements --arch a100-80gb --out a100.calibration.yaml
+        dse calibrate products.csv --arch a100-80gb --out a100.calibration.yaml
         dse calibrate measurements --arch mychip.yaml --json
 
-    See also: dse validate; dse evaluate --calibration.
+    See also: dse measure template for a table to fill in; --calibration of dse run, plan, evaluate and compare.
     """
     from phaze.cli.console_output import console, print_json, print_rows, say
     from phaze.document_names import DocumentName
     from phaze.inputs.architecture_names import find_architecture
     from phaze.runs.atomic_files import check_writable, write_atomically
-    from phaze.validation.kernel_calibration import Calibrator, rows_of
+    from phaze.validation.kernel_calibration import Calibrator
 
     if out is not None:
         check_writable(out)
     chip = find_architecture(arch)
     with console(stderr=True).status("", spinner="dots") as status:
-        rows = rows_of(data / "validation" if (data / "validation").is_dir() else data, chip, status.update)
+        rows = _rows(data, chip, status.update)
         found, laws = Calibrator(chip, rows).fit(status.update)
     table = [
         {
@@ -59,3 +69,13 @@ def command(
     if out is not None:
         write_atomically(out, found.text())
         say(f"written: {out}", quiet=quiet)
+
+
+def _rows(data: Path, chip: Architecture, progress: Callable[[str], None]) -> tuple[Row, ...]:
+    """Measurements of a chip in a table of products, or in a folder of data sets. Raises InputError."""
+    from phaze.validation.kernel_calibration import rows_of
+    from phaze.validation.own_measurements import own_products
+
+    if data.is_dir():
+        return rows_of(data / "validation" if (data / "validation").is_dir() else data, chip, progress)
+    return own_products(data, chip)

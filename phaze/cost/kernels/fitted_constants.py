@@ -14,7 +14,6 @@ import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from phaze.errors import InputError
-from phaze.hardware.architecture import Architecture
 from phaze.ranges import Factor, Line
 from phaze.yaml_file import checked, parse_yaml, read_yaml
 
@@ -54,7 +53,7 @@ def _read(kind: Hashable, file: str) -> Mapping[str, Any]:
 
 
 OwnConstants = Mapping[str, Mapping[str, float]]
-"""A user's own constants, by the name of the law's file and their own."""
+"""A user's own constants, by the name of the law's file (`FAMILY/FILE`: for chips of a family alone) and their own."""
 
 NO_OWN: OwnConstants = MappingProxyType({})
 
@@ -69,14 +68,13 @@ class Constants:
     def law(self, kind: type[L], file: str) -> L | None:
         """Constants of a law; None where there are none. Raises InputError for own ones that the law does not have."""
         law = law_of(kind, file, self.family)
-        if law is None or file not in self.own:
+        own = self.own.get(f"{self.family}/{file}", self.own.get(file))
+        if law is None or own is None:
             return law
         try:
-            return replace(law, **self.own[file])  # type: ignore[type-var]
+            return replace(law, **own)  # type: ignore[type-var]
         except TypeError as error:
-            raise InputError(
-                f"calibration, {file}: {', '.join(self.own[file])} are not the law's constants"
-            ) from error
+            raise InputError(f"calibration, {file}: {', '.join(own)} are not the law's constants") from error
 
 
 def law_of(kind: type[L], file: str, family: str) -> L | None:
@@ -100,10 +98,10 @@ class CalibrationFile(BaseModel):
         """The file's content."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
 
-    def check(self, chip: Architecture) -> None:
-        """Raise InputError for another chip than the one that was measured."""
-        if chip.name != self.chip or chip.value("family") != self.family:
-            raise InputError(f"the calibration is one of {self.chip} ({self.family}), not of {chip.name}")
+    @property
+    def of_family(self) -> OwnConstants:
+        """The constants by `FAMILY/FILE`: chips of other families keep those of their own."""
+        return {f"{self.family}/{file}": law for file, law in self.laws.items()}
 
 
 def load_calibration(path: Path) -> CalibrationFile:

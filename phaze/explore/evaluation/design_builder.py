@@ -131,10 +131,8 @@ class DesignBuilder:
         return self.best_of(architecture, beside)[0]
 
     def _check(self, architecture: Architecture) -> None:
-        """Raise InputError where the rung of the task, or its calibration, is not for an architecture."""
+        """Raise InputError where the rung of the task is not for an architecture."""
         check_fidelity(self.task.rung, architecture)
-        if self.task.calibration is not None:
-            self.task.calibration.check(architecture)
 
     def placed(
         self,

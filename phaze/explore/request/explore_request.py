@@ -253,8 +253,8 @@ class Task:
 
     @property
     def own(self) -> OwnConstants:
-        """Constants that the calibrated rung takes before those of a chip's family."""
-        return self.calibration.laws if self.calibration else NO_OWN
+        """Constants that the calibrated rung takes before those of a chip's family, for chips of that family alone."""
+        return self.calibration.of_family if self.calibration else NO_OWN
 
     @property
     def cluster(self) -> Cluster:
