@@ -204,6 +204,8 @@ class _Line:
         """The same thing with its numbers at the fourth place."""
         if type(one) is not type(other) or type(one) is not type(last):
             raise _BentError
+        if one == other == last:  # names and edges, all at once
+            return one
         if isinstance(one, int | float) and not isinstance(one, bool):
             return type(one)(self._number(one, other, last))  # type: ignore[arg-type]
         if isinstance(one, tuple):
@@ -213,8 +215,6 @@ class _Line:
             values = (tuple(getattr(each, name) for name in _names(kind)) for each in (one, other, last))
             found: _T = kind(*self._several(*values))
             return found
-        if one == other == last:
-            return one
         raise _BentError
 
     def _several(self, *rows: tuple[object, ...]) -> tuple[object, ...]:

@@ -22,11 +22,11 @@ from phaze.workload.onnx.onnx_products import (
     convert_integer_product,
     convert_matmul,
     convert_pool,
+    convert_recurrent,
     convert_scaled_convolution,
     convert_scaled_product,
     convert_scaling,
 )
-from phaze.workload.onnx.onnx_recurrent import convert_recurrent
 from phaze.workload.onnx.onnx_vector import (
     REDUCTIONS,
     convert_batch_norm,

@@ -1,23 +1,32 @@
-"""Converters of operators that multiply matrices: products, Einsum, convolutions with pooling, integer products.
+"""Converters of operators that multiply matrices: products, Einsum, convolutions, integer products, recurrent layers.
 
-Transposes stay flags, so that tied weights stay one parameter. Einsum becomes sums, one product per further
-operand, and a rearrangement. Kernels, strides, dilations and padding are made explicit. Products on 8-bit
-integers are followed by one scaling of the result.
+Transposes stay flags, so that tied weights stay one parameter. Pooling stands with convolutions: kernels, strides,
+dilations and padding are made explicit. LSTM, GRU and RNN are unrolled over the length of their sequence. Products on
+8-bit integers are followed by one scaling of the result.
 
 A stored integer tensor that is only made real (DequantizeLinear) is a parameter of its stored size.
 """
 
 from __future__ import annotations
 
-import math
-import string
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from onnx import NodeProto
 
 from phaze.workload.onnx.batch_axes import Shape
 from phaze.workload.onnx.onnx_lowering import Lowering
+from phaze.workload.operators.contractions import contract, einsum_labels
 from phaze.workload.operators.operator_graph import OpKind
+from phaze.workload.operators.recurrent_layers import (
+    GATES,
+    STATES,
+    Cell,
+    Functions,
+    State,
+    Weights,
+    recurrent_layer,
+)
 
 
 def convert_matmul(low: Lowering, node: NodeProto) -> None:
@@ -64,79 +73,10 @@ def convert_gemm(low: Lowering, node: NodeProto) -> None:
 
 def convert_einsum(low: Lowering, node: NodeProto) -> None:
     """Operands from left to right; labels that stand in one operand alone are summed before."""
-    shapes = [low.shape(name) for name in node.input]
-    terms, result = _labels(str(low.attributes(node)["equation"]), [len(shape) for shape in shapes])
-    sizes: dict[str, int] = {}
-    for term, shape in zip(terms, shapes, strict=True):
-        for label, size in zip(term, shape, strict=True):
-            sizes[label] = max(size, sizes.get(label, 1))
-    work = _Contraction(low, node.output[0], sizes)
-    left, label = low.tensor(node.input[0]), terms[0]
-    for i, name in enumerate(node.input[1:], 1):
-        wanted = set("".join(terms[i + 1 :])) | set(result)
-        left, label = work.product(i, (left, label), (low.tensor(name), terms[i]), wanted)
-    left, _ = work.reduced(f"{node.output[0]}.sum", left, label, set(result))
-    low.emit(node, OpKind.VIEW, [left])
-
-
-def _labels(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
-    """Labels of the operands and of the result; an ellipsis becomes digits, aligned at the end."""
-    left, arrow, right = equation.replace(" ", "").partition("->")
-    terms = left.split(",")
-    if len(terms) != len(ranks):
-        raise ValueError("as many terms as operands are needed")
-    lengths = [rank - len(term.replace("...", "")) for term, rank in zip(terms, ranks, strict=True)]
-    most = max([0, *(length for term, length in zip(terms, lengths, strict=True) if "..." in term)])
-    dots = string.digits[:most]
-    full = [term.replace("...", dots[most - length :]) for term, length in zip(terms, lengths, strict=True)]
-    if arrow:
-        return full, right.replace("...", dots)
-    once = sorted(label for label in set("".join(full)) - set(dots) if "".join(full).count(label) == 1)
-    return full, dots + "".join(once)
-
-
-class _Contraction:
-    """Products and sums of one Einsum; `sizes` are those of the labels."""
-
-    def __init__(self, low: Lowering, out: str, sizes: Mapping[str, int]) -> None:
-        self._builder = low.builder
-        self._out = out
-        self._sizes = sizes
-
-    def reduced(self, name: str, tensor: str, labels: str, wanted: set[str]) -> tuple[str, str]:
-        """Sum over the labels that nobody wants."""
-        kept = "".join(dict.fromkeys(label for label in labels if label in wanted))
-        if set(kept) == set(labels):
-            return tensor, labels
-        return self._builder.add(name, OpKind.REDUCE, [tensor], self._shape(kept), function="sum"), kept
-
-    def product(
-        self, number: int, left: tuple[str, str], right: tuple[str, str], wanted: set[str]
-    ) -> tuple[str, str]:
-        """Two operands as (batch..., rows, inner) times (batch..., inner, columns)."""
-        stem = f"{self._out}.{number}"
-        a, first = self.reduced(f"{stem}.left", *left, wanted | set(right[1]))
-        b, second = self.reduced(f"{stem}.right", *right, wanted | set(first))
-        shared = [label for label in dict.fromkeys(first) if label in second]
-        batch = "".join(label for label in shared if label in wanted)
-        inner = "".join(label for label in shared if label not in wanted)
-        rows = "".join(dict.fromkeys(label for label in first if label not in shared))
-        columns = "".join(dict.fromkeys(label for label in second if label not in shared))
-        labels = batch + rows + columns
-        if not inner and not (rows and columns):
-            return self._builder.add(
-                stem, OpKind.ELEMENTWISE, [a, b], self._shape(labels), function="mul"
-            ), labels
-        lead, count = self._shape(batch), self._count
-        a = self._builder.add(f"{stem}.a", OpKind.VIEW, [a], (*lead, count(rows), count(inner)))
-        b = self._builder.add(f"{stem}.b", OpKind.VIEW, [b], (*lead, count(inner), count(columns)))
-        return self._builder.add(stem, OpKind.MATMUL, [a, b], (*lead, count(rows), count(columns))), labels
-
-    def _shape(self, labels: str) -> tuple[int, ...]:
-        return tuple(self._sizes[label] for label in labels)
-
-    def _count(self, labels: str) -> int:
-        return math.prod(self._shape(labels))
+    equation, ranks = str(low.attributes(node)["equation"]), [len(low.shape(name)) for name in node.input]
+    terms, result = einsum_labels(equation, ranks)
+    operands = [(low.tensor(name), term) for name, term in zip(node.input, terms, strict=True)]
+    low.emit(node, OpKind.VIEW, [contract(low.builder, node.output[0], operands, result)])
 
 
 def convert_convolution(low: Lowering, node: NodeProto) -> None:
@@ -263,3 +203,112 @@ def convert_dynamic_quantisation(low: Lowering, node: NodeProto) -> None:
     for name in node.output[1:]:
         low.builder.add(name, OpKind.VIEW, ends, low.shape(name), low.element_bytes(name))
     low.emit(node, OpKind.ELEMENTWISE, [x, *ends], function="scale")
+
+
+_CELLS: Mapping[str, Cell] = MappingProxyType(
+    {"LSTM": Cell.LSTM, "GRU": Cell.GRU_RESET_FIRST, "RNN": Cell.RNN}
+)
+
+_FUNCTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "affine": "scale",
+        "elu": "elu",
+        "hardsigmoid": "hard_sigmoid",
+        "leakyrelu": "leaky_relu",
+        "relu": "relu",
+        "scaledtanh": "tanh",
+        "sigmoid": "sigmoid",
+        "softplus": "softplus",
+        "softsign": "div",
+        "tanh": "tanh",
+        "thresholdedrelu": "relu",
+    }
+)
+"""Activation functions of the standard, which ignores their case, as `elementwise_cycles.FUNCTIONS` calls them."""
+
+
+def convert_recurrent(low: Lowering, node: NodeProto) -> None:
+    """One layer in one or both directions. Lengths of single sequences are not used: all are padded."""
+    attributes = low.attributes(node)
+    if (len(node.input) > 7 and node.input[7]) or attributes.get("input_forget"):
+        raise low.error(node, "has peepholes or coupled gates, which are not supported")
+    cell = Cell.GRU if attributes.get("linear_before_reset") else _CELLS[node.op_type]
+    base = next(filter(None, node.output))
+    first, layout = low.tensor(node.input[0]), int(str(attributes.get("layout", 0)))
+    shape = low.shape(node.input[0])
+    batch, steps = shape[1 - layout], shape[layout]
+    x = low.builder.add(f"{base}.x", OpKind.VIEW, [first], (batch, steps, shape[2])) if not layout else first
+    weights = _weights(low, node, base, GATES[cell])
+    states = _states(low, node, base, (batch, len(weights)), STATES[cell])
+    reverse = {"forward": [False], "reverse": [True]}.get(
+        str(attributes.get("direction", "forward")), [False, True]
+    )
+    functions = _functions(node.op_type, attributes.get("activations"), len(weights))
+    made = [
+        recurrent_layer(
+            low.builder,
+            f"{base}.{i}",
+            cell,
+            x,
+            weight,
+            state=states[i],
+            reverse=reverse[i],
+            functions=functions[i],
+        )
+        for i, weight in enumerate(weights)
+    ]
+    results = [[layer.sequence for layer in made], *zip(*(layer.state for layer in made), strict=True)]
+    for name, parts in zip(node.output, results, strict=False):
+        if name in low.graph.read:
+            low.builder.add(name, OpKind.VIEW, parts, low.shape(name))
+
+
+def _weights(low: Lowering, node: NodeProto, base: str, gates: int) -> list[Weights]:
+    """Weights of each direction, as views of the tensors that hold those of both."""
+    directions, rows, width = low.shape(node.input[1])
+    if directions != (wanted := 2 if low.attributes(node).get("direction") == "bidirectional" else 1):
+        raise low.error(node, f"has weights of {directions} directions, not of {wanted}")
+    hidden = rows // gates
+    shapes = {"input_weight": (rows, width), "recurrent_weight": (rows, hidden)}
+    pieces = [
+        _pieces(low, node.input[i + 1], {f"{base}.{d}.{part}": shape for d in range(directions)})
+        for i, (part, shape) in enumerate(shapes.items())
+    ]
+    biases: tuple[str, ...] = ()
+    if len(node.input) > 3 and node.input[3]:
+        named = {f"{base}.{d}.bias{i}": (rows,) for d in range(directions) for i in (0, 1)}
+        biases = _pieces(low, node.input[3], named)
+    return [Weights(pieces[0][d], pieces[1][d], biases[2 * d : 2 * d + 2]) for d in range(directions)]
+
+
+def _pieces(low: Lowering, name: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
+    tensor = low.tensor(name)
+    return low.builder.split_into(f"{next(iter(shapes))}.pieces", tensor, shapes)
+
+
+def _states(low: Lowering, node: NodeProto, base: str, sizes: tuple[int, int], count: int) -> list[State]:
+    """State that each direction starts from; empty where none is computed: constants are as good as zeros."""
+    batch, directions = sizes
+    given = [name if name in low.graph.live else "" for name in (*node.input[5:], "", "")][:count]
+    if not any(given):
+        return [()] * directions
+    hidden = low.shape(node.input[2])[-1]
+    columns = []
+    for i, name in enumerate(given):
+        shapes = {f"{base}.{d}.given{i}": (batch, hidden) for d in range(directions)}
+        if name:
+            columns.append(low.builder.split_into(f"{base}.given{i}", name, shapes))
+        else:
+            columns.append(tuple(low.builder.add(n, OpKind.VIEW, (), shape) for n, shape in shapes.items()))
+    return list(zip(*columns, strict=True))
+
+
+def _functions(kind: str, given: object, directions: int) -> list[Functions]:
+    """Element-wise functions of each direction. Raises KeyError for a name the standard does not have."""
+    if not isinstance(given, Sequence) or not given:
+        return [Functions()] * directions
+    names = [_FUNCTIONS[(name.decode() if isinstance(name, bytes) else str(name)).lower()] for name in given]
+    each = len(names) // directions
+    if kind == "RNN":
+        return [Functions(candidate=names[d * each]) for d in range(directions)]
+    return [Functions(*names[d * each : (d + 1) * each]) for d in range(directions)]

@@ -88,4 +88,6 @@ FUNCTIONS: dict[str, FunctionCost] = {
     # rotation of pairs by a precomputed table of sines and cosines: multiply and multiply-add.
     "rope": FunctionCost(2, 2),
     "dropout": FunctionCost(2, 1, Keep.MASK),
+    # a stage of a Fourier transform: a complex product and two complex sums for every two complex elements
+    "butterfly": FunctionCost(5, 5),
 }

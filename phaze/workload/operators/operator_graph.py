@@ -204,6 +204,10 @@ class GraphBuilder:
             raise InputError(f"{self._name}: {tensor.name} has {shape} elements; 1 to 2^60 are possible")
         self._tensors[tensor.name] = tensor
 
+    def has(self, tensor: str) -> bool:
+        """Whether a tensor is declared already."""
+        return tensor in self._tensors
+
     def shape(self, tensor: str) -> tuple[int, ...]:
         """Shape of a tensor declared so far."""
         return self._tensors[tensor].shape

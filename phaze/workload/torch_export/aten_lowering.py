@@ -5,7 +5,7 @@ What differs between two recordings is the batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from phaze.errors import InputError
@@ -15,7 +15,8 @@ from phaze.workload.torch_export.exported_program import INTEGER_BYTES, Node, Pr
 LOSSES = frozenset(
     {
         *("cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss2d"),
-        *("nll_loss_forward", "nll_loss2d_forward"),
+        *("nll_loss_forward", "nll_loss2d_forward", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"),
+        *("binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div"),
     }
 )
 """Operators whose result sums over samples; they stand for the logits they read."""
@@ -148,11 +149,26 @@ class Lowering:
         return self.operand(value.tensor) if isinstance(value, Ref) else None
 
     def tensor(self, node: Node, argument: str) -> str:
-        """An argument that must be an activation or a parameter. Raises InputError otherwise."""
-        found = self.maybe(node, argument)
+        """An argument that must be a tensor; a constant is one that nothing makes. Raises InputError otherwise."""
+        value = node.get(argument)
+        found = self.factor(node, value.tensor, argument) if isinstance(value, Ref) else None
         if found is None:
             raise self.error(node, f"needs a computed tensor or a parameter as {argument!r}")
         return found
+
+    def factor(self, node: Node, name: str, argument: str) -> str:
+        """The tensor that a name stands for; a constant is one that nothing makes, for this node alone."""
+        found = self.operand(name)
+        if found is not None:
+            return found
+        called = self.free(f"{self.label(node)}.{argument}")
+        return self.builder.add(called, OpKind.VIEW, (), self.extents[name].at(self.batch), FLOAT_BYTES)
+
+    def free(self, name: str) -> str:
+        """The name, lengthened until no tensor of the graph has it."""
+        while self.builder.has(name):
+            name += "_"
+        return name
 
     def first(self, node: Node) -> str:
         """The first argument, whatever its name. Raises InputError where it is nothing computed."""
@@ -205,3 +221,7 @@ class Lowering:
     def error(self, node: Node, what: str) -> InputError:
         """An error that names the program and the node."""
         return InputError(f"{self.program.source}: {node.target} node {node.name!r} {what}")
+
+
+Rule = Callable[[Lowering, Node], str | tuple[str, ...]]
+"""Appends a node's operators; returns the graph's tensors for the node's results, the first ones if not all."""

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
 
 from phaze.errors import InputError
 from phaze.workload.operators.recurrent_layers import Cell
 from phaze.workload.torch_export import aten_products, aten_vector, aten_views
-from phaze.workload.torch_export.aten_lowering import LOSSES, Lowering
+from phaze.workload.torch_export.aten_composed import COMPOSED
+from phaze.workload.torch_export.aten_lowering import LOSSES, Rule
 from phaze.workload.torch_export.exported_program import Node, Program
-
-Rule = Callable[[Lowering, Node], str | tuple[str, ...]]
-"""Appends a node's operators; returns the graph's tensors for the node's results, the first ones if not all."""
 
 _FUNCTIONS = {
     **{name: name for name in ("relu", "leaky_relu", "elu", "silu", "sigmoid", "softplus", "tanh", "erf")},
@@ -83,7 +81,10 @@ def _spatial() -> dict[str, Rule]:
             table[f"_adaptive_{word}_pool{space}"] = partial(aten_products.adaptive_pool, function)
         table[f"max_pool{space}_with_indices"] = partial(aten_products.pool, "max")
     kernels = {"linear1d": 2, "bilinear2d": 2, "trilinear3d": 2, "bicubic2d": 4}
-    return table | {f"upsample_{k}": partial(aten_products.interpolation, n) for k, n in kernels.items()}
+    smooth = {f"_upsample_{k}_aa": n for k, n in kernels.items()} | {
+        f"upsample_{k}": n for k, n in kernels.items()
+    }
+    return table | {name: partial(aten_products.interpolation, n) for name, n in smooth.items()}
 
 
 def _norms() -> dict[str, Rule]:
@@ -138,6 +139,7 @@ def _registry() -> dict[str, Rule]:
     }
     table |= dict.fromkeys(aten_views.VIEWS, aten_views.view)
     table |= {"index": aten_vector.index, "index_select": aten_vector.index, "copy": aten_views.copied}
+    table |= {"broadcast_tensors": aten_views.broadcast}
     table |= dict.fromkeys(aten_views.IDENTITIES, aten_views.identity)
     table |= {name: partial(aten_views.complex_view, made) for name, made in aten_views.COMPLEX.items()}
     table |= {"detach": aten_views.detach, **dict.fromkeys(("prelu", "_prelu_kernel"), aten_vector.prelu)}
@@ -146,7 +148,7 @@ def _registry() -> dict[str, Rule]:
     )
     cells = {"lstm": Cell.LSTM, "gru": Cell.GRU, "rnn_tanh": Cell.RNN}
     table |= {name: partial(aten_products.recurrent, cell) for name, cell in cells.items()}
-    return table | _products() | _spatial() | _norms() | _reductions()
+    return table | _products() | _spatial() | _norms() | _reductions() | COMPOSED
 
 
 RULES: Mapping[str, Rule] = MappingProxyType(_registry())

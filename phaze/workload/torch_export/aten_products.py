@@ -7,8 +7,10 @@ explicit; recurrent layers (`aten.lstm`, `gru`, `rnn_tanh`) are unrolled over th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
+from phaze.workload.operators.contractions import contract, einsum_labels
 from phaze.workload.operators.operator_graph import OpKind
 from phaze.workload.operators.recurrent_layers import (
     STATES,
@@ -44,15 +46,12 @@ def product(left: str, right: str, bias: str, low: Lowering, node: Node) -> str:
 
 def einsum(low: Lowering, node: Node) -> str:
     """A contraction of two tensors as views around one product; without a sum, an element-wise product."""
-    terms, result = _equation(low, node)
-    tensors = low.operands(node.reads())
-    if len(tensors) != len(terms):
-        raise low.error(node, "multiplies with a constant, which is not supported")
-    if len(tensors) == 1:
-        if set(terms[0]) == set(result):
-            return low.add(node, OpKind.VIEW, tensors)
-        return low.add(node, OpKind.REDUCE, tensors, function="sum")
-    left, right = terms
+    tensors = [low.factor(node, name, str(i)) for i, name in enumerate(tensors_in(node.get("tensors")))]
+    terms, result = einsum_labels(str(node.get("equation", "")), [len(low.shape(t)) for t in tensors])
+    left, right = terms[0], terms[1] if len(terms) == 2 else ""
+    if not _is_one_product(terms, result):
+        made = contract(low.builder, low.label(node), list(zip(tensors, terms, strict=True)), result)
+        return made if low.shape(made) == low.shape_of(node) else low.add(node, OpKind.VIEW, [made])
     size: dict[str, int] = {}
     for term, tensor in zip(terms, tensors, strict=True):
         size |= dict(zip(term, low.shape(tensor), strict=True))
@@ -60,8 +59,6 @@ def einsum(low: Lowering, node: Node) -> str:
     batch, inner = [c for c in shared if c in result], [c for c in shared if c not in result]
     rows = [c for c in left if c not in right]
     columns = [c for c in right if c not in left]
-    if not set(rows + columns) <= set(result):
-        raise low.error(node, f"sums one operand alone ({node.get('equation')}), which is not supported")
     if not inner:
         return low.add(node, OpKind.ELEMENTWISE, tensors, function="mul")
     groups, m, k, n = (prod(size[c] for c in letters) for letters in (batch, rows, inner, columns))
@@ -73,17 +70,11 @@ def einsum(low: Lowering, node: Node) -> str:
     return low.add(node, OpKind.VIEW, [made])
 
 
-def _equation(low: Lowering, node: Node) -> tuple[list[str], str]:
-    """Letters of the operands and of the result. Raises InputError for what has no plain letters."""
-    text = str(node.get("equation", "")).replace(" ", "")
-    operands, arrow, result = text.partition("->")
-    terms = operands.split(",")
-    letters = "".join(terms)
-    if not arrow:
-        result = "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
-    if len(terms) > 2 or "." in text or any(len(set(term)) < len(term) for term in terms):
-        raise low.error(node, f"has an equation that is not supported: {text}")
-    return terms, result
+def _is_one_product(terms: Sequence[str], result: str) -> bool:
+    """Whether two operands without diagonals have every label of their own in the result."""
+    if len(terms) != 2 or any(len(set(term)) < len(term) for term in terms):
+        return False
+    return set(terms[0]) ^ set(terms[1]) <= set(result)
 
 
 DROPS = "dropout_p"

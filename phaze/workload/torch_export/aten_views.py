@@ -8,7 +8,16 @@ from phaze.workload.torch_export.exported_program import Node
 
 IDENTITIES = frozenset(
     {
-        *("alias", "clone", "contiguous", "detach", "lift_fresh_copy", "view_as", "resolve_conj"),
+        *(
+            "alias",
+            "clone",
+            "contiguous",
+            "detach",
+            "lift_fresh_copy",
+            "view_as",
+            "reshape_as",
+            "resolve_conj",
+        ),
         *("resolve_neg", "positive", "expand_as", "to", "_to_copy", "type_as", "float", "half", "double"),
     }
 )
@@ -24,6 +33,13 @@ VIEWS = frozenset(
         *("index", "index_select", "gather", "take_along_dim"),
         *("pixel_shuffle", "pixel_unshuffle", "channel_shuffle"),
         *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "one_hot"),
+        *(
+            "_upsample_nearest_exact1d",
+            "_upsample_nearest_exact2d",
+            "_upsample_nearest_exact3d",
+            "real",
+            "imag",
+        ),
         *("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not", "logical_xor"),
         *("bitwise_and", "bitwise_or", "bitwise_not", "isnan", "isinf", "__and__", "__or__"),
     }
@@ -47,10 +63,11 @@ COMPLEX = {"view_as_complex": "pairs", "view_as_real": "real"}
 GENERATORS = frozenset(
     {
         *("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like"),
-        *("new_empty", "new_zeros", "new_ones", "new_full", "new_tensor"),
+        *("new_empty", "new_zeros", "new_ones", "new_full", "new_tensor", "zero", "fill"),
+        *("bernoulli", "uniform", "normal", "exponential", "randint_like", "histc", "bincount"),
     }
 )
-"""Operators that read only the shape of their argument."""
+"""Operators that read only the shape of their argument, draw from it, or count in it."""
 
 _TRANSPOSES = frozenset({"t", "transpose", "permute", "mT", "numpy_T", "swapaxes"})
 
@@ -88,6 +105,12 @@ def split(low: Lowering, node: Node) -> tuple[str, ...]:
     label = low.label(node)
     pieces = {f"{label}.{i}": low.shape_of(node, i) for i in range(len(node.outputs))}
     return low.builder.split_into(label, low.first(node), pieces)
+
+
+def broadcast(low: Lowering, node: Node) -> tuple[str, ...]:
+    """Each tensor in the shape of all."""
+    factors = (low.factor(node, name, str(i)) for i, name in enumerate(node.reads()))
+    return tuple(low.view(node, t, low.shape_of(node, i), f"wide{i}") for i, t in enumerate(factors))
 
 
 def join(low: Lowering, node: Node) -> str:

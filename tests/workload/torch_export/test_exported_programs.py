@@ -142,7 +142,7 @@ def test_zeros_shaped_like_an_activation_hold_nothing_of_it(r):
 
 def test_without_torch_a_module_is_refused_with_the_line_that_installs_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(InputError, match=r"pip install 'phaze-dse\[torch\]'"):
+    with pytest.raises(InputError, match=r"pip install '\.\[torch\]'"):
         phaze.from_torch(object(), (1,), name="m")
 
 
