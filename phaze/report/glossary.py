@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
@@ -33,9 +34,21 @@ def entries() -> tuple[Entry, ...]:
 
 
 def explain(name: str) -> tuple[Entry, ...]:
-    """All meanings of a name; `-`, blanks, case and a unit suffix do not matter. Empty if unknown."""
-    wanted = {_key(name), _stem(_key(name))}
-    return tuple(entry for entry in entries() if wanted & {_key(entry.name), _stem(entry.name)})
+    """All meanings of a name; `-`, blanks, case and a unit suffix do not matter. Empty if unknown.
+
+    Of a phrase that is no name as a whole: the longest words of ours in it.
+    """
+    known, wanted = entries(), {_key(name), _stem(_key(name))}
+    found = tuple(entry for entry in known if wanted & {_key(entry.name), _stem(entry.name)})
+    return found or _inside(_key(name), known)
+
+
+def _inside(phrase: str, known: Sequence[Entry]) -> tuple[Entry, ...]:
+    """Words that stand in a phrase of several, the longest."""
+    parts = f"_{'_'.join(re.findall('[a-z0-9/]+', phrase))}_"
+    told = [entry for entry in known if entry.kind == "word" and f"_{_key(entry.name)}_" in parts]
+    longest = max((len(entry.name) for entry in told), default=0)
+    return tuple(entry for entry in told if len(entry.name) == longest) if parts.count("_") > 2 else ()
 
 
 def _words() -> Iterator[Entry]:

@@ -47,3 +47,11 @@ def test_the_export_of_a_run_writes_its_products_unasked(dse, tmp_path):
     assert (code, "no products: --workload" in err) == (0, True)
     assert dse("archs", "export", run, "--for", "scale-sim", "--out", out)[0] == 0
     assert len([*out.iterdir()]) > len([*(tmp_path / "chip").iterdir()])
+
+
+def test_chips_are_listed_with_their_figures(dse):
+    code, out, _ = dse("archs")
+    (row,) = (line for line in out.splitlines() if line.startswith("h100 "))
+    assert code == 0
+    assert row.split()[1:] == "N4 700 W 814 mm2 989 TFLOP/s 3.35 TB/s 80.0 GiB".split()
+    assert max(map(len, out.splitlines())) <= 80

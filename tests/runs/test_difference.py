@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from phaze.report.terminal.side_by_side import difference_blocks
 from phaze.runs.run_difference import compare_runs
 from phaze.runs.run_directory import write_run
 from phaze.tolerances import SAME
@@ -110,3 +111,16 @@ def test_runs_of_a_folder(dse, tmp_path, document):
     assert "one" in out
     code, _, err = dse("runs", tmp_path / "nowhere")
     assert (code, "no such folder" in err) == (2, True)
+
+
+def test_what_became_of_the_winner_is_said_in_units(document):
+    best = document.best
+    (name, result), *_ = best.workloads.items()
+    faster = result.model_copy(update={"throughput_samples_per_s": 2 * result.throughput_samples_per_s})
+    other = document.model_copy(
+        update={"best": best.model_copy(update={"id": "tc1", "tdp_w": 300.0, "workloads": {name: faster}})}
+    )
+    told = [block for block in difference_blocks(compare_runs(document, other)) if isinstance(block, str)]
+    assert told[:2] == ["Same question, different answers.", f"The winner is tc1 instead of {best.id}."]
+    assert f"throughput on {name}: 30.0 samples/s -> 60.0 samples/s (+100 %)" in told
+    assert "TDP: 398 W -> 300 W (-24.6 %)" in told

@@ -13,10 +13,33 @@ from phaze.cli.shell_completion import archs, one_of, workloads
 
 
 def _rows() -> list[Row]:
-    from phaze.hardware.architecture import list_architectures, load_architecture
+    """Published figures of every chip, the model's where none is published."""
+    from phaze.hardware.architecture import list_architectures, load_architecture, to_table
+    from phaze.hardware.derived_figures import (
+        hbm_bandwidth_bytes_per_s,
+        hbm_capacity_bytes,
+        peak_flops_per_s,
+    )
+    from phaze.hardware.silicon.die_area import area_mm2
+    from phaze.hardware.silicon.package_power import tdp_w
 
     chips = [load_architecture(name) for name in list_architectures()]
-    return [{"name": chip.name, "description": chip.description} for chip in chips]
+    table = to_table(chips)
+    laws = (tdp_w, area_mm2, peak_flops_per_s, hbm_bandwidth_bytes_per_s, hbm_capacity_bytes)
+    figures = zip(*(law(table).tolist() for law in laws), strict=True)
+    return [
+        {
+            "name": chip.name,
+            "description": chip.description,
+            "node": chip.value("node"),
+            "tdp_w": chip.published_tdp_w or tdp,
+            "area_mm2": chip.published_area_mm2 or area,
+            "peak_flop_per_s": peak,
+            "hbm_bandwidth_bytes_per_s": bandwidth,
+            "hbm_capacity_bytes": capacity,
+        }
+        for chip, (tdp, area, peak, bandwidth, capacity) in zip(chips, figures, strict=True)
+    ]
 
 
 def _show(name: str) -> str:
@@ -26,7 +49,7 @@ def _show(name: str) -> str:
     return architecture_text(find_architecture(name))
 
 
-app = noun_app("archs", "architectures", _rows, _show, archs, "h100")
+app = noun_app("archs", "architectures", _rows, _show, archs, "h100", hidden=("description",))
 
 
 @app.command()

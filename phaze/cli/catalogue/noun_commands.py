@@ -21,10 +21,12 @@ def noun_app(
     show: Callable[[str], str] | None,
     names: Completer | None = None,
     example: str = "default",
+    hidden: Sequence[str] = (),
 ) -> App:
     """The typer application of a noun; `rows` describes each item, `show` gives its YAML file.
 
     Without `show` the noun brings a command of its own. `names`: what a shell offers to show; `example`: one of it.
+    `hidden`: what documents tell and tables have no room for.
     """
     app = App(name=name, help=f"List or show {what}.", invoke_without_command=True)
     lists = f"List the built-in {what}.\n\nExamples:\n  dse {name} list\n  dse {name} list --json"
@@ -37,7 +39,7 @@ def noun_app(
         if json:
             print_json(items)
         else:
-            print_rows(items)
+            print_rows([{k: v for k, v in item.items() if k not in hidden} for item in items])
 
     @app.callback()
     def default(context: typer.Context, json: opt.Json = False) -> None:

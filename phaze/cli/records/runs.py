@@ -33,7 +33,7 @@ def command(
     if json:
         print_json(rows)
     else:
-        print_rows(rows)
+        print_rows([_in_units(row) for row in rows])
     for run in found:
         if run.document is None:
             say(run.problem, quiet=False)
@@ -55,6 +55,17 @@ def _row(path: Path, document: Answer) -> dict[str, Any]:
         "tdp_w": document.best.tdp_w if isinstance(document, ResultDocument) else None,
         "gap": certificate.gap if certificate else None,
     }
+
+
+def _in_units(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of the table: the value of the objective with its unit, a gap in percent."""
+    from phaze.explore.request.design_metrics import METRICS
+    from phaze.report.number_format import number, percent
+    from phaze.report.terminal.search_tables import amount
+
+    name, value, gap = row["objective"], row["value"], row["gap"]
+    told = "-" if value is None else amount(name, value) if name in METRICS else number(value)
+    return row | {"value": told.strip(), "gap": "-" if gap is None else percent(gap)}
 
 
 def _workloads(document: Answer) -> list[str]:

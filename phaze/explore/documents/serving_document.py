@@ -93,9 +93,15 @@ class ServingCost(Record):
     cost_per_million_tokens_usd: float
     carbon_per_million_tokens_kg: float
     energy_per_million_tokens_j: float = Field(description="on site: hosts, network and cooling included")
-    cost_parts_usd: dict[str, float]
-    carbon_parts_kg: dict[str, float]
-    energy_parts_j: dict[str, float]
+    cost_parts_usd: dict[str, float] = Field(
+        description="by part, as of a training run; they sum to the cost"
+    )
+    carbon_parts_kg: dict[str, float] = Field(
+        description="by part, as of a training run; they sum to the carbon"
+    )
+    energy_parts_j: dict[str, float] = Field(
+        description="accelerators, hosts, network and cooling of the site"
+    )
 
 
 class ServingDocument(Record):

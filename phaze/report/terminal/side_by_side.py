@@ -11,7 +11,6 @@ from rich.table import Table
 from phaze.explore.documents.result_document import Design, SampleCost
 from phaze.report import number_format as fmt
 from phaze.report.cost_words import UnitCost, counted
-from phaze.report.number_format import number
 from phaze.report.terminal.design_tables import plain_table
 from phaze.runs.run_difference import Change, Difference
 
@@ -82,6 +81,7 @@ def print_difference(found: Difference, console: Console) -> None:
 def difference_blocks(found: Difference) -> Iterator[RenderableType]:
     """One sentence, then what differs: a table of each kind."""
     yield _sentence(found)
+    yield from _headlines(found.answer)
     for title, changes in (
         ("Asked", found.asked),
         ("Files read", found.inputs),
@@ -94,6 +94,30 @@ def difference_blocks(found: Difference) -> Iterator[RenderableType]:
                 yield f"and {len(rest)} more; --json lists all of them"
 
 
+_TOLD = {"throughput_samples_per_s": "throughput", "tdp_w": "TDP", "area_mm2": "area"}
+
+
+def _headlines(changes: Sequence[Change]) -> Iterator[str]:
+    """What became of the winner, a sentence each: which chip it is, its throughput, power and area."""
+    for change in changes:
+        *path, last = change.name.split(".")
+        if change.name == "best.id":
+            yield escape(f"The winner is {change.second} instead of {change.first}.")
+        elif (
+            path[:1] == ["best"] and last in _TOLD and len(path) in (1, 3) and change.first and change.second
+        ):
+            on = f" on {path[2]}" if len(path) == 3 else ""
+            first, second = (_figure(last, one) for one in (change.first, change.second))
+            grown = 100 * (change.second / change.first - 1)
+            yield escape(f"{_TOLD[last]}{on}: {first} -> {second} ({grown:+.3g} %)")
+
+
+def _figure(name: str, value: float) -> str:
+    """A figure of the winner with its unit; throughput without prefixes, as everywhere."""
+    rate = name == "throughput_samples_per_s"
+    return f"{fmt.number(value)} samples/s" if rate else fmt.field(name, value)
+
+
 def _sentence(found: Difference) -> str:
     asked = "Same question" if found.same_question else "Different questions"
     return f"{asked}, {'the same answer' if found.same_answer else 'different answers'}."
@@ -102,15 +126,18 @@ def _sentence(found: Difference) -> str:
 def _changes(title: str, changes: Sequence[Change]) -> Table:
     table = plain_table(title, "", "first", "second")
     for change in changes[:MOST]:
-        table.add_row(escape(change.name), _text(change.first), _text(change.second))
+        table.add_row(
+            escape(change.name), *(_text(change.name, one) for one in (change.first, change.second))
+        )
     return table
 
 
-def _text(value: object) -> str:
+def _text(name: str, value: object) -> str:
+    """A value with the unit that the last word of its name carries."""
     if value is None:
         return "-"
     if isinstance(value, float):
-        return number(value)
+        return fmt.field(name.rpartition(".")[2], value)
     text = str(value)
     return escape(text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "...")
 
