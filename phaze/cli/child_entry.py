@@ -12,10 +12,10 @@ import threading
 
 
 def _ends_with_parent() -> None:
-    """Wait until the parent's end of the pipe is closed, then end with all processes of this group."""
+    """Wait until the parent's end of the pipe is closed, then end, with all processes of a group that is its own."""
     while os.read(0, 1):
         pass
-    if hasattr(os, "killpg"):
+    if hasattr(os, "killpg") and os.getpgid(0) == os.getpid():
         os.killpg(os.getpgid(0), signal.SIGKILL)
     os._exit(1)
 

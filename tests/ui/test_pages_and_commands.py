@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ import pytest
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
-from local_page import local_page
+from local_page import Client, local_page
 
 from phaze.explore.documents.compare_document import CompareDocument
 from phaze.inputs.option_models import Effect, RunOptions
@@ -248,6 +249,21 @@ def test_a_child_does_not_outlive_its_parent(tmp_path):
             return  # dead, and nobody has asked how
         time.sleep(0.05)
     raise AssertionError("it is still there")
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs signals")
+def test_the_command_prints_its_address_and_ends_by_ctrl_c(tmp_path):
+    words = "import sys; from phaze.cli.main import main; sys.argv = ['dse', *sys.argv[1:]]; main()"
+    command = [sys.executable, "-c", words, "ui", str(tmp_path), "--no-browser"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    address = server.stdout.readline().strip()
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{32}", address)
+    base, _, token = address.partition("/?token=")
+    client = Client(int(base.rpartition(":")[2]), token).enter()
+    assert "no runs here yet" in client.get("/")
+    server.send_signal(signal.SIGINT)
+    out, err = server.communicate(timeout=PATIENCE_S)
+    assert (server.returncode, out, err) == (0, "", "Ctrl-C ends it\n")
 
 
 def _state(pid):

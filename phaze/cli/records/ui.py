@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -44,8 +47,14 @@ def command(
     with local_server(folder, port) as server:
         typer.echo(server.address)
         say("Ctrl-C ends it", quiet=quiet)
-        if browser:
+        if browser and _has_desktop():
             import webbrowser
 
             webbrowser.open(server.address)
-        server.run()
+        with suppress(KeyboardInterrupt):  # that is how it ends
+            server.run()
+
+
+def _has_desktop() -> bool:
+    """Whether a browser would open a window of its own, not take the terminal."""
+    return sys.platform in ("win32", "darwin") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
