@@ -134,7 +134,7 @@ def plan(options: PlanOptions) -> Planned:
 
 
 def whatif(options: WhatIfOptions) -> Varied:
-    """Vary one thing and plan the training anew for every value, as `dse whatif` does; what is fixed stays fixed.
+    """Vary one parameter and re-plan for each value, as `dse whatif` does; what is fixed stays fixed.
 
     Raises InputError where an argument, a name or a value is no good, InfeasibleError where no value has a plan.
     """

@@ -155,7 +155,7 @@ def _told(error: Exception) -> int:
         print_error(f"{error.filename or 'cannot write the answer'}: {error.strerror or error}")
         return InputError.exit_code
     what = f"{type(error).__name__}: {error}"[:300]
-    print_error(f"internal error, a bug of ours: {what} ({TRACEBACK}=1 shows where)")
+    print_error(f"internal error: {what} ({TRACEBACK}=1 shows where)")
     return 1
 
 

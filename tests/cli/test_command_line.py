@@ -216,7 +216,7 @@ def test_a_bug_of_ours_is_one_line_and_exit_code_1(dse, explorer, tmp_path, monk
     explorer.explore = explore
     code, out, err = dse("run", "-w", "gpt3", "--out", tmp_path / "r")
     assert (code, out) == (1, "")
-    assert err.startswith("dse: internal error, a bug of ours: KeyError: 'broken'")
+    assert err.startswith("dse: internal error: KeyError: 'broken'")
     assert err.count("\n") == 1
     assert not (tmp_path / "r").exists()
     monkeypatch.setenv("DSE_TRACEBACK", "1")

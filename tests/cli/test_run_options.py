@@ -77,7 +77,7 @@ def test_a_strategy_answers_with_what_it_found_and_its_distance(result, shown, f
     assert text.startswith(f"--strategy {name} found {document.best.id}")
     assert "The best accelerator" not in text
     better = report.distance.certified / report.best_value - 1.0
-    expected = f"{100 * better:.1f} % better" if better > 1e-9 else "no other point of the space is better"
+    expected = f"{100 * better:.1f} % better" if better > 1e-9 else "no design in this space is better"
     assert expected in " ".join(text.split())
     assert "frontier complete yes" in " ".join(
         text.split()

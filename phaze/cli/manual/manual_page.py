@@ -16,7 +16,7 @@ from phaze.cli.manual.option_groups import grouped
 
 EXITS: Mapping[int, str] = {
     0: "answered",
-    1: "a bug of ours",
+    1: "an internal error",
     2: "bad input",
     3: "infeasible: nothing fits",
     4: "time over without any answer",

@@ -10,7 +10,7 @@ from phaze.inputs.option_models import WhatIfOptions
 
 @takes(WhatIfOptions)
 def command(options: WhatIfOptions) -> None:
-    """Vary one thing and plan the training anew for every value; what is fixed stays fixed.
+    """Vary one parameter and re-plan for each value; what is fixed stays fixed.
 
     Examples:
         dse whatif --arch h100 --workload gpt3 --vary devices=256,512,1024 --plot devices.svg

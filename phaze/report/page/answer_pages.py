@@ -41,8 +41,8 @@ def plan_page(contents: PlanContents) -> str:
     workload = ", ".join(document.request["workloads"])
     chips = f"{document.request['devices']:,} x {document.request['architecture']}"
     words = (
-        f": {fmt.duration(document.best.iteration_time_s)} per iteration at {fmt.percent(document.best.mfu)} MFU; no "
-        f"other of {document.certificate.space_size:,} plans that fits is faster within the model."
+        f": {fmt.duration(document.best.iteration_time_s)} per iteration at {fmt.percent(document.best.mfu)} MFU; "
+        f"provably the fastest of {document.certificate.space_size:,} plans, according to the model."
     )
     plan = tag("strong", summary(document.best.strategy))
     return render(

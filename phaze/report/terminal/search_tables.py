@@ -262,7 +262,7 @@ _BY_OBJECTIVE = {
     "score_per_tdp": " by combined score per watt",
 }
 NEXT_BEST_ROWS = 3
-_OPTIMAL = "no other point of the space is better within the model"
+_OPTIMAL = "provably the best design in this space, according to the model"
 
 
 def print_result(document: ResultDocument, console: Console) -> None:
@@ -530,7 +530,8 @@ def _costs(document: ResultDocument) -> Iterator[str]:
 def _proof(certificate: Certificate) -> str:
     if certificate.optimal:
         return _OPTIMAL
-    return f"no other point can be better by more than {fmt.percent(certificate.gap)} within the model"
+    most = fmt.percent(certificate.gap)
+    return f"no other design in this space is better by more than {most}, according to the model"
 
 
 def _behind(report: StrategyReport, certificate: Certificate) -> str:
@@ -539,7 +540,7 @@ def _behind(report: StrategyReport, certificate: Certificate) -> str:
     if away is None:
         return _proof(certificate)
     if away.proven and away.share == 0:
-        return f"the certified search proves that {_OPTIMAL}"
+        return "the certified search proves that no design in this space is better, according to the model"
     if away.share <= 0:
         return f"the certified search proves that {_proof(certificate)}"
     better = fmt.percent(away.share / (1.0 - away.share))
