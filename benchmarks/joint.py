@@ -1,116 +1,164 @@
-"""Architectures and whole plans searched together, whole commands, beside the search of PHAZE's plans."""
+"""Architectures and whole plans searched together: whole commands, beside what they should take."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from time import monotonic
-from typing import Any
 
+import plan_searches
+from commands import KeptRows, Row, run_command, searched
 from report import Report
 from tables import percent, table
 
-BUDGET, DEVICES = "400W", 1024
+ASKED = ("--power", "400W", "--devices", "1024")
+SMALL = ("--power", "400W", "--devices", "64")
+LIMIT_S = 60.0
+LAYERS = 500
+WIDE_S = 120.0
+PLANS = ("gpt3", "mixtral-8x7b", "deepseek-v3")
+SIZES = (64, 1024, 16_384)
 
-
-@dataclass(frozen=True)
-class Question:
-    """A workload and the options of `dse run` beside it."""
-
-    workload: str
-    options: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """As it is typed."""
-        return " ".join((self.workload, *self.options))
-
-
-BASIS = Question("gpt3", ("--plans", "phaze", "--framework", "exposed"))
-QUESTIONS = (
-    BASIS,
-    Question("gpt3"),
-    Question("gpt3", ("--plans", "megatron")),
-    *map(Question, ("bert-large", "megatron-bert", "llama2-7b", "opt-350m", "vgg16", "resnet18", "resnet50")),
-    *map(Question, ("mobilenet-v3-large", "inception-v3", "llama3-70b", "mixtral-8x7b", "qwen3-235b-a22b")),
-    Question("deepseek-v3"),
-)
-
-
-def measured(tell: Callable[[str], None], limit_s: float, names: Sequence[str] = ()) -> Report:
-    """Every question once, in a process of its own without a cache, with so many seconds to search.
-
-    `names`: workloads that are asked about besides the one that the others are held against; all by default.
-    """
-    asked = [one for one in QUESTIONS if one is BASIS or not names or one.workload in names]
-    rows = []
-    for question in asked:
-        tell(f"joint: {question.name}")
-        rows.append(_row(question, limit_s))
-    return Report("joint", _text(rows, limit_s), rows)
-
-
-def _row(question: Question, limit_s: float) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "run"
-        command = [sys.executable, "-m", "phaze.cli.main", "run", "--workload", question.workload]
-        command += ["--power", BUDGET, "--devices", str(DEVICES), *question.options, "--no-cache"]
-        command += ["--time-limit", f"{limit_s:g}s", "--out", str(out)]
-        before, begun = os.times(), monotonic()
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
-        taken_s, after = monotonic() - begun, os.times()
-        spent = after.children_user + after.children_system - before.children_user - before.children_system
-        row: dict[str, Any] = {"question": question.name, "seconds": taken_s, "processor_s": spent}
-        if ended.returncode:
-            return row | {"failed": ended.stderr.strip().splitlines()[-1]}
-        found = json.loads((out / "result.json").read_text(encoding="utf-8"))
-    certificate = found["certificate"]
-    return row | {
-        "throughput_samples_per_s": certificate["objective_value"],
-        "gap": certificate["gap"],
-        "frontier_complete": certificate["frontier_complete"],
-        "in_budget": certificate["space_size"] - certificate["over_budget"],
-        "tightened": certificate["pruned_by"].get("placement", 0),
-        "evaluated": certificate["evaluated"],
-        "winner": found["best"]["id"],
-    }
-
-
-def _text(rows: Sequence[dict[str, Any]], limit_s: float) -> str:
-    basis_s = rows[0]["seconds"]
-    lines = [
-        (
-            f"`{row['question']}`",
-            f"{row['seconds']:.1f}",
-            f"{row['seconds'] / basis_s:.1f}",
-            f"{row['processor_s']:.1f}",
-            *(_answer(row) if "failed" not in row else ("", "", "", "", row["failed"])),
-        )
-        for row in rows
-    ]
-    head = ("question", "by the clock, s", "times the first", "processor, s")
-    head += ("tightened", "evaluated", "gap", "frontier", "samples/s")
-    return f"""# Architectures and plans together
-
-`dse run --power {BUDGET} --devices {DEVICES}`, whole commands without a cache, {limit_s:g} s to search at most. The
-first row searches PHAZE's plans, 1F1B with nothing hidden. *Tightened* are points that the screen leaves and later
-bounds rule out; the frontier is that of throughput against power, points proven or not.
-
-{table(head, lines)}
+DEEP = f"""schema_version: 1
+name: deep
+family: decoder
+source: {{all: 500 equal layers for this benchmark}}
+dimensions: {{layers: {LAYERS}, hidden: 4096, heads: 32, ffn_hidden: 16384, vocabulary: 32000, max_positions: 2048,
+  activation: gelu_tanh, norm: layer, norm_place: pre, bias: true, positions: learned, tied_embeddings: true}}
+sequence_length: 2048
+global_batch: 1024
 """
 
 
-def _answer(row: dict[str, Any]) -> tuple[str, ...]:
-    return (
-        f"{row['tightened']:,}",
-        f"{row['evaluated']:,}",
-        percent(row["gap"]),
-        "complete" if row["frontier_complete"] else "open",
-        f"{row['throughput_samples_per_s']:,.4g}",
-    )
+@dataclass(frozen=True)
+class Case:
+    """A command and the seconds that it should take; `measure` tells its row."""
+
+    name: str
+    target_s: float | None
+    measure: Callable[[float], Row]
+
+
+def _run(name: str, target_s: float, asked: Sequence[str] = ASKED) -> Case:
+    """`dse run` of a workload and options as they are typed."""
+    workload, *options = name.split()
+    arguments = ("--workload", workload, *asked, *options)
+    told = name if asked is ASKED else f"{name} {' '.join(asked[2:])}"
+    return Case(told, target_s, lambda limit_s: searched(told, arguments, max(limit_s, target_s)))
+
+
+def _certified(limit_s: float) -> Row:
+    return searched("certify gpt3", ("--workload", "gpt3", *ASKED), limit_s, then=("certify",))
+
+
+def _planned(workload: str, devices: int, limit_s: float) -> Row:
+    """`dse plan` of a workload."""
+    name = _plan_name(workload, devices)
+    asked = ("plan", "--arch", "h100", "--workload", workload, "--devices", str(devices))
+    with tempfile.TemporaryDirectory() as folder:
+        spent = run_command(asked, Path(folder) / "output", limit_s)
+    return {"case": name, **spent.row} | ({"failed": f"exit code {spent.code}"} if spent.code else {})
+
+
+def _plan_name(workload: str, devices: int) -> str:
+    return f"plan h100 {workload} --devices {devices}"
+
+
+def _every_plan(_limit_s: float) -> Row:
+    """Every plan of GPT-3, evaluated exactly."""
+    plans, spent_s = plan_searches.every_plan(plan_searches.SEARCHES[0])
+    return {
+        "case": "every plan of gpt3",
+        "seconds": spent_s,
+        "processor_s": spent_s,
+        "each_s": spent_s / plans,
+    }
+
+
+def _deep(limit_s: float) -> Row:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "deep.yaml"
+        file.write_text(DEEP, encoding="utf-8")
+        return searched(f"{LAYERS} layers", ("--workload", str(file), *ASKED), limit_s)
+
+
+CASES = (
+    _run("gpt3 --plans phaze --framework exposed", 2.3),
+    _run("gpt3", 5.0),
+    *(
+        _run(name, 10.0)
+        for name in ("bert-large", "megatron-bert", "llama2-7b", "opt-350m", "vgg16", "resnet50")
+    ),
+    _run("mobilenet-v3-large", 10.0),
+    _run("resnet18", 60.0),
+    _run("inception-v3", 60.0),
+    _run("llama3-70b", 15.0),
+    _run("mixtral-8x7b", 20.0),
+    _run("qwen3-235b-a22b", 45.0),
+    _run("deepseek-v3", 45.0),
+    _run("gpt3 --space phaze", 10.0),
+    _run("gpt3 --space wide", WIDE_S),
+    _run("gpt2-xl --workload bert-large", 20.0, SMALL),
+    _run("gpt2-xl --workload bert-large --workload resnet50 --workload mobilenet-v3-large", 60.0, SMALL),
+    Case(f"{LAYERS} layers", 30.0, _deep),
+    Case("certify gpt3", 20.0, _certified),
+    Case("every plan of gpt3", None, _every_plan),
+    *(Case(_plan_name(w, d), 2.0, partial(_planned, w, d)) for w in PLANS for d in SIZES),
+)
+
+
+def measured(
+    tell: Callable[[str], None], limit_s: float, only: Sequence[str] = (), kept: Path | None = None
+) -> Report:
+    """Every case once, with so many seconds to search; `only`: those with such a word in their names.
+
+    `kept`: file of rows that are done, which are not measured again.
+    """
+    done, rows = KeptRows(kept), []
+    for case in CASES:
+        if not only or any(word in case.name for word in only):
+            tell(f"joint: {case.name}")
+            row = done.get(case.name, partial(case.measure, limit_s))
+            rows.append(row | {"target_s": case.target_s})
+    return Report("joint", _text(rows, limit_s), rows)
+
+
+def _text(rows: Sequence[Row], limit_s: float) -> str:
+    head = ("case", "target, s", "by the clock, s", "processor, s", "memory, GB")
+    head += ("tightened", "evaluated", "gap", "frontier", "objective")
+    return f"""# Architectures and plans together
+
+Whole commands without a cache, code compiled before. Most are `dse run --power 400W --devices 1024 --workload` with
+what stands in the first column. They have {limit_s:g} s to search ({WIDE_S:g} s for the space `wide`), and should
+prove all in the time of their target. *Tightened* are points that the screen leaves and later bounds rule out; the
+frontier is that of throughput against power, points proven or not; the objective is samples/s, or the score of several
+workloads. Then: a run certified again, every plan of GPT-3 on 1,024 H100s evaluated exactly once its layers are costed,
+and `dse plan --arch h100`.
+
+{table(head, map(_line, rows))}
+
+Again: `python benchmarks/run.py joint --out docs/benchmarks/joint.md`; with `--runs FILE` what is done is kept and a
+run that was stopped goes on, `--only WORD ...` takes some of the cases.
+"""
+
+
+def _line(row: Row) -> tuple[str, ...]:
+    target = f"{row['target_s']:g}" if row["target_s"] else ""
+    memory = f"{row['peak_bytes'] / 1e9:.2f}" if "peak_bytes" in row else ""
+    times = (target, f"{row['seconds']:.1f}", f"{row['processor_s']:.1f}", memory)
+    return (f"`{row['case']}`", *times, *_answer(row))
+
+
+def _answer(row: Row) -> tuple[str, ...]:
+    """What was found, or why there is nothing."""
+    if "failed" in row:
+        return ("", "", "", "", row["failed"])
+    if "each_s" in row:
+        return ("", "", "", "", f"{1e6 * row['each_s']:.0f} µs a plan")
+    if "gap" not in row:
+        return ("",) * 5
+    counts = f"{row['tightened']:,}", f"{row['evaluated']:,}"
+    frontier = "complete" if row["frontier_complete"] else "open"
+    return (*counts, percent(row["gap"]), frontier, f"{row['value']:,.4g}")

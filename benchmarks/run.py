@@ -2,9 +2,10 @@
 
     python benchmarks/run.py PART|all [--data DIR] [--out DIR|FILE.md|FILE.json]
 
-PART is schedules, placement, plans, joint, growth, product, scaling, estimates, workload or convergence. `--data` is a
-folder with scheduling/*.json and placement/*.json (formats dse-schedule/1 and dse-placement/1); without it only seeded
-instances are solved. Writes nothing without `--out` and `--answers`.
+PART is schedules, placement, plans, joint, everywhere, growth, product, scaling, estimates, workload or convergence;
+`all` leaves out everywhere, which takes hours. `--data` is a folder with scheduling/*.json and placement/*.json
+(formats dse-schedule/1 and dse-placement/1); without it only seeded instances are solved.
+Writes nothing without `--out` and `--answers`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import convergence
 import convergence_jobs
 import convergence_tables
 import estimates
+import everywhere
 import growth
 import joint
 import placements
@@ -37,7 +39,9 @@ def main() -> None:
     arguments = _parser().parse_args()
     tell(machine())
     done = []
-    for part in _MEASURED if arguments.part == "all" else (arguments.part,):
+    for part in (
+        [one for one in _MEASURED if one != "everywhere"] if arguments.part == "all" else [arguments.part]
+    ):
         done.append(_report(part, arguments))
         print(done[-1].text, flush=True)
         if arguments.out:
@@ -87,7 +91,8 @@ _MEASURED: dict[str, Callable[[argparse.Namespace], Report]] = {
     "schedules": _schedules,
     "placement": lambda asked: placements.report(asked.data),
     "plans": lambda _: plans.measured(),
-    "joint": lambda asked: joint.measured(tell, asked.search_limit, asked.workloads),
+    "joint": lambda asked: joint.measured(tell, asked.search_limit, asked.only, asked.runs),
+    "everywhere": lambda asked: everywhere.measured(tell, asked.search_limit, asked.only, asked.runs),
     "growth": lambda asked: growth.report(growth.measure(asked.limit, tell), asked.limit),
     "product": lambda _: product.report(),
     "scaling": lambda _: scaling.measured(tell),
@@ -113,7 +118,11 @@ def _parser() -> argparse.ArgumentParser:
         "--per-family", type=int, default=10, help="generated schedules per family (default 10)"
     )
     parser.add_argument(
-        "--search-limit", type=float, default=120.0, help="joint: seconds per search (default 120)"
+        "--search-limit", type=float, default=60.0, help="joint, everywhere: seconds per search (default 60)"
+    )
+    parser.add_argument("--only", nargs="+", default=(), help="joint, everywhere: cases with such names")
+    parser.add_argument(
+        "--runs", type=Path, help="joint, everywhere, convergence: file of rows: read, and new ones added"
     )
     searches = parser.add_argument_group("convergence")
     searches.add_argument("--quick", action="store_true", help="one small case instead of all")
@@ -121,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
         "--workloads",
         nargs="+",
         default=(),
-        help="built-in ones, also for joint (default: PHAZE's and WHAM's)",
+        help="built-in ones (default: PHAZE's and WHAM's)",
     )
     searches.add_argument(
         "--strategies", nargs="+", default=(), help="some of the registered ones (default: all)"
@@ -131,7 +140,6 @@ def _parser() -> argparse.ArgumentParser:
     searches.add_argument("--seeds", type=int, default=3, help="runs of seeded strategies (default 3)")
     searches.add_argument("--devices", type=int, default=1024)
     searches.add_argument("--workers", type=int, default=2, help="processes at a time (default 2)")
-    searches.add_argument("--runs", type=Path, help="file of finished runs: read, and new ones added")
     searches.add_argument("--within", type=float, default=inf, help="seconds after which none begins")
     parser.add_argument(
         "--out", type=Path, help="a folder (.md, .json and .svg per part), or one .md or .json"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
@@ -144,10 +144,25 @@ class Iterations:
 def batch_iterations(estimator: Estimator, plans: Sequence[ParallelPlan]) -> Iterations:
     """Iterations, as of `Estimator.iteration` for each. They are not checked: all must be such as can run."""
     found = np.empty((2, len(plans)))
-    for rows in _alike(_cut(estimator, s) for s in plans):
-        many = IterationBatch(estimator, tuple(plans[row] for row in rows))
+    for rows, many in _batches(estimator, plans):
         found[:, rows] = many.iterations_s(), many.memory_bytes()
     return Iterations(*found)
+
+
+def batch_bounds_s(estimator: Estimator, plans: Sequence[ParallelPlan]) -> Floats:
+    """Lower bounds of the seconds of iterations, (V,)."""
+    found = np.empty(len(plans))
+    for rows, many in _batches(estimator, plans):
+        found[rows] = many.bounds_s()
+    return found
+
+
+def _batches(
+    estimator: Estimator, plans: Sequence[ParallelPlan]
+) -> Iterator[tuple[Integers, IterationBatch]]:
+    """Plans in as few batches as may be, with their positions."""
+    for rows in _alike(_cut(estimator, s) for s in plans):
+        yield rows, IterationBatch(estimator, tuple(plans[row] for row in rows))
 
 
 def _cut(estimator: Estimator, plan: ParallelPlan) -> Hashable:

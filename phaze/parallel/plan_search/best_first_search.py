@@ -11,7 +11,7 @@ from math import inf, prod
 from phaze.parallel.parallel_plan import Offload, ParallelPlan
 from phaze.parallel.pipelines.pipeline_schedule import chunks_of
 from phaze.parallel.plan_batches.memory_fit import fits
-from phaze.parallel.plan_batches.plan_batch import IterationBatch
+from phaze.parallel.plan_batches.plan_batch import batch_bounds_s
 from phaze.parallel.plan_search.plan_lower_bounds import OpenPlan, rest_s, screened_plans
 from phaze.parallel.plan_space import PlanSpace
 from phaze.parallel.training.iteration import Iteration
@@ -74,6 +74,9 @@ def best_plans(estimator: Estimator, space: PlanSpace, capacity_bytes: float, to
 _AT_ONCE = 128
 """Pipelines whose bounds are made those of iterations together."""
 
+_MORE = 8
+"""Pipelines that were looked at for each one more that is looked at together, though the first may rule it out."""
+
 _Waiting = tuple[float, int, OpenPlan]
 """Bound, place, and plans that share it."""
 
@@ -92,6 +95,7 @@ class _Search:
     least_bytes: float = inf
     least_host_bytes: float = inf
     known: dict[Hashable, float] = field(default_factory=dict)
+    looked_at: int = 0
 
     def answer(self) -> PlanAnswer:
         """Look at all plans in the order of their bounds, which grow tighter where they are low."""
@@ -106,7 +110,7 @@ class _Search:
                     heapq.heappush(queue, (bound, place, -1, some))
                 taken += _AT_ONCE
             elif queue and queue[0][0] <= lowest < min(self._worst, NEVER_S):
-                self._look(queue)
+                self._look(queue, waiting[taken][0] if taken < len(waiting) else inf)
             else:
                 break
         left: list[OpenPlan | ParallelPlan] = [entry[-1] for entry in queue]
@@ -125,14 +129,24 @@ class _Search:
         """Number of variants."""
         return prod(map(len, (*self.space.choices(plan), tuple(self.space.offloaded(plan)))))
 
-    def _look(self, queue: list[_Entry]) -> None:
-        """At the first of the queue: its variants, or the plan itself."""
-        _, place, _, some = heapq.heappop(queue)
-        if isinstance(some, ParallelPlan):
-            self._evaluate(some)
+    def _look(self, queue: list[_Entry], below: float) -> None:
+        """At the first of the queue: the plan itself, or variants of pipelines `below` a bound that come before one."""
+        first = queue[0][-1]
+        if isinstance(first, ParallelPlan):
+            heapq.heappop(queue)
+            self._evaluate(first)
             return
-        for number, (bound, plan) in enumerate(self._refined(some.plan)):
-            heapq.heappush(queue, (bound, place, number, plan))
+        some: list[tuple[int, ParallelPlan]] = []
+        below, most = min(below, self._worst), 1 + self.looked_at // _MORE
+        while queue and len(some) < most and (not some or queue[0][0] < below):
+            _, place, _, opened = queue[0]
+            if isinstance(opened, ParallelPlan):
+                break
+            heapq.heappop(queue)
+            some.append((place, opened.plan))
+        self.looked_at += len(some)
+        for entry in self._refined(some):
+            heapq.heappush(queue, entry)
 
     @property
     def _worst(self) -> float:
@@ -162,10 +176,20 @@ class _Search:
     def _leanest(self) -> frozenset[frozenset[Offload]]:
         return leanest(self.estimator, self.space.offloads)
 
-    def _refined(self, plan: ParallelPlan) -> Iterator[tuple[float, ParallelPlan]]:
-        """Variants that fit in memory, as they fit, and their bounds."""
+    def _refined(self, pipelines: Sequence[tuple[int, ParallelPlan]]) -> Iterator[_Entry]:
+        """Variants of pipelines at some places that fit in memory, as they fit, and their bounds."""
+        fitting = [
+            (place, number, plan)
+            for place, pipeline in pipelines
+            for number, plan in enumerate(self._fitting(pipeline))
+        ]
+        bounds = batch_bounds_s(self.estimator, [plan for *_, plan in fitting]).tolist()
+        for bound, (place, number, plan) in zip(bounds, fitting, strict=True):
+            yield bound, place, number, plan
+
+    def _fitting(self, plan: ParallelPlan) -> Iterator[ParallelPlan]:
+        """Variants of a pipeline that fit in memory."""
         e, (zeros, orders) = self.estimator, self.space.choices(plan)
-        fitting: list[ParallelPlan] = []
         offloaded = self.space.offloaded(plan)
         tried = (fits(e.layouts, s, zeros, self.capacity_bytes, e.host_capacity_bytes(s)) for s in offloaded)
         for fit in (fit for some in tried for fit in some):
@@ -174,10 +198,7 @@ class _Search:
             if fit.plan is None:
                 self.account.out_of_memory += len(orders)
             else:
-                fitting += [replace(fit.plan, order=order) for order in orders]
-        if fitting:
-            bounds = IterationBatch(e, tuple(fitting)).bounds_s()
-            yield from zip(bounds.tolist(), fitting, strict=True)
+                yield from (replace(fit.plan, order=order) for order in orders)
 
     def _evaluate(self, plan: ParallelPlan) -> None:
         iteration = self.estimator.iteration(plan)

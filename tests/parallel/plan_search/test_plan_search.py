@@ -11,6 +11,7 @@ from strategy_cases import estimator, framework, small_gpt
 
 from phaze.parallel.chunk_division import Grain
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
+from phaze.parallel.plan_batches.plan_batch import batch_bounds_s
 from phaze.parallel.plan_search.best_first_search import best_plans
 from phaze.parallel.plan_space import PlanSpace
 
@@ -67,6 +68,26 @@ def test_next_best_are_in_order_and_different():
     times = [one.iteration.iteration_s for one in found]
     assert times == sorted(times)
     assert len({one.plan for one in found}) == 5
+
+
+def test_many_pipelines_are_looked_at_together_for_the_same_answer(monkeypatch):
+    """In fewer batches, and no more than an eighth of them in vain."""
+
+    def searched(more):
+        batches = []
+        monkeypatch.setattr("phaze.parallel.plan_search.best_first_search._MORE", more)
+        monkeypatch.setattr(
+            "phaze.parallel.plan_search.best_first_search.batch_bounds_s",
+            lambda e, plans: batches.append(len(plans)) or batch_bounds_s(e, plans),
+        )
+        found = best_plans(estimator(devices=4, batch=8), SPACE, inf, top=300)
+        return found, batches
+
+    (alone, each), (together, some) = searched(10**9), searched(8)
+    assert together.best == alone.best
+    assert together.account.total == alone.account.total
+    assert len(some) < len(each) / 2
+    assert sum(each) <= sum(some) <= 9 / 8 * sum(each) + max(each)
 
 
 def test_more_memory_never_hurts():

@@ -1,0 +1,115 @@
+"""Whole commands of `dse`, each in a process of its own without a cache: time, memory, and what the document says."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Timer
+from time import monotonic
+from typing import Any
+
+Row = dict[str, Any]
+
+_INFEASIBLE = 3
+_PATIENCE_S = 60.0  # beyond the limit of a search, before a command is ended from outside
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a command took: seconds by the clock and of processors, bytes at its peak, its exit code."""
+
+    seconds: float
+    processor_s: float
+    peak_bytes: int
+    code: int
+
+    @property
+    def row(self) -> Row:
+        """As columns."""
+        return {"seconds": self.seconds, "processor_s": self.processor_s, "peak_bytes": self.peak_bytes}
+
+
+def run_command(arguments: Sequence[str], output: Path, limit_s: float) -> Spent:
+    """A command of `dse`, its streams in `output`; it is ended a minute after the limit that it was told."""
+    command, begun = [sys.executable, "-m", "phaze.cli.main", *arguments], monotonic()
+    with output.open("w", encoding="utf-8") as stream:
+        process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT)
+        timer = Timer(limit_s + _PATIENCE_S, process.kill)
+        timer.start()
+        _, status, usage = os.wait4(process.pid, 0)
+        timer.cancel()
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return Spent(monotonic() - begun, _processor_s(usage), usage.ru_maxrss * 1024, process.returncode)
+
+
+def _processor_s(usage: resource.struct_rusage) -> float:
+    return usage.ru_utime + usage.ru_stime
+
+
+def searched(name: str, arguments: Sequence[str], limit_s: float, then: Sequence[str] = ()) -> Row:
+    """`dse run` with so many seconds to search, as a row; with `then`, another command on its folder is measured."""
+    with tempfile.TemporaryDirectory() as folder:
+        out, output = Path(folder) / "run", Path(folder) / "output"
+        asked = ["run", *arguments, "--no-cache", "--time-limit", f"{limit_s:g}s", "--out", str(out)]
+        spent = run_command(asked, output, limit_s)
+        if then and not spent.code:
+            spent = run_command([*then, str(out)], output, limit_s)
+        row = {"case": name, **spent.row}
+        if spent.code:
+            return row | {"failed": _why(spent.code, output), "infeasible": spent.code == _INFEASIBLE}
+        found = json.loads((out / "result.json").read_text(encoding="utf-8"))
+    certificate = found["certificate"]
+    return row | {
+        "value": certificate["objective_value"],
+        "gap": certificate["gap"],
+        "frontier_complete": certificate["frontier_complete"],
+        "in_budget": certificate["space_size"] - certificate["over_budget"],
+        "tightened": certificate["pruned_by"].get("placement", 0),
+        "evaluated": certificate["evaluated"],
+        "winner": found["best"]["id"],
+    }
+
+
+def _why(code: int, output: Path) -> str:
+    """Why a command failed, in its own words."""
+    if code < 0:
+        return f"ended from outside {_PATIENCE_S:g} s after its limit"
+    lines = output.read_text(encoding="utf-8").strip().splitlines()
+    return next((line for line in lines if line.startswith("dse: ")), f"exit code {code}")
+
+
+@dataclass
+class KeptRows:
+    """Rows by case; with a file, over all runs of a benchmark, so that one that was stopped goes on."""
+
+    file: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Read what is done."""
+        lines = self.file.read_text(encoding="utf-8").splitlines() if self._there else []
+        self._rows: dict[str, Row] = {row["case"]: row for row in map(json.loads, lines)}
+
+    @property
+    def _there(self) -> bool:
+        return self.file is not None and self.file.exists()
+
+    def get(self, case: str, measure: Callable[[], Row]) -> Row:
+        """The row of a case, measured and written at once where it is not known."""
+        if case not in self._rows:
+            self._rows[case] = measure()
+            if self.file is not None:
+                with self.file.open("a", encoding="utf-8") as lines:
+                    lines.write(json.dumps(self._rows[case]) + "\n")
+        return self._rows[case]
+
+    @property
+    def cases(self) -> frozenset[str]:
+        """What is done."""
+        return frozenset(self._rows)
