@@ -56,11 +56,14 @@ def test_error_bars_are_those_of_the_validation(document):
     low, high = (30 * (1 + sign * error.p90_pct / 100) for sign in (-1, 1))
     assert f"{low:.1f} to {high:.1f} samples/s" in words(document)
     assert f"{error.rows:,} published training runs" in words(document)
+    power = stated_errors()["chip_power"][Fidelity.ANALYTIC]
+    assert f"±{power.median_pct:g} % in power ({power.rows} chips)" in words(document)
     name, result = next(iter(document.best.workloads.items()))
     ideal = {name: result.model_copy(update={"rung": Fidelity.IDEAL})}
     unreal = document.model_copy(update={"best": document.best.model_copy(update={"workloads": ideal})})
     assert time_error(unreal) is None
     assert "error bars" not in words(unreal)
+    assert "How far off" not in words(unreal)
 
 
 def test_the_command_can_be_copied(document):

@@ -28,7 +28,7 @@ def first_screen(contents: Contents) -> Html:
     if contents.explanation is not None:
         words = marked(f"{contents.explanation.summary}.")
         parts.append(tag("p", tag("strong", "What limits it: "), words, look="limits"))
-    return join([*parts, *command(document.manifest)])
+    return join([*parts, *_how_far_off(document), *command(document.manifest)])
 
 
 def command(manifest: Manifest) -> Iterator[Html]:
@@ -106,14 +106,37 @@ def _errors(document: ResultDocument) -> Iterator[Tile]:
         yield "error bars", f"{low} to {high} samples/s", words
 
 
+def _how_far_off(document: ResultDocument) -> Iterator[Html]:
+    """The errors of every figure of the answer that others measured, in a sentence."""
+    named = {"time": _kind(document), "memory": "peak_memory", "power": "chip_power", "area": "chip_area"}
+    told = {
+        name: (kind, error) for name, kind in named.items() if (error := _error(document, kind)) is not None
+    }
+    if told:
+        words = ", ".join(
+            f"±{error.median_pct:g} % in {name} ({error.rows:,} {KINDS[kind].counted})"
+            for name, (kind, error) in told.items()
+        )
+        yield tag(
+            "p",
+            tag("strong", "How far off it may be: "),
+            f"half of what was measured is within {words}.",
+            look="limits",
+        )
+
+
 def _kind(document: ResultDocument) -> str:
     return "training_time" if document.request.get("mode", "training") == "training" else "kernels"
 
 
 def time_error(document: ResultDocument) -> StatedError | None:
     """Error of times under the rung of the run; None under ideal hardware, which nobody has measured."""
+    return _error(document, _kind(document))
+
+
+def _error(document: ResultDocument, kind: str) -> StatedError | None:
     rung = next(iter(document.best.workloads.values())).rung
     if rung is Fidelity.IDEAL:
         return None
-    told = stated_errors().get(_kind(document), {})
+    told = stated_errors().get(kind, {})
     return told.get(rung) or told.get(Fidelity.ANALYTIC)
