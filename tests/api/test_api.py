@@ -21,10 +21,10 @@ from phaze.workload.workload_loader import load_workload
 
 NO_ARGUMENT = {
     "explore": {"json", "quiet", "no_cache"},
-    "evaluate": {"json"},
-    "compare": {"json", "more"},
+    "evaluate": {"json", "quiet"},
+    "compare": {"json", "quiet", "more"},
     "sweep": {"json", "quiet", "no_cache"},
-    "plan": {"json"},
+    "plan": {"json", "quiet"},
     "validate": {"json", "quiet", "out", "only"},
 }
 

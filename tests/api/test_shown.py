@@ -76,5 +76,5 @@ def test_without_pandas_the_line_that_installs_it_is_told(found, monkeypatch):
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(InputError, match=r"pip install 'phaze-dse\[pandas\]'"):
+    with pytest.raises(InputError, match=r"pip install '\.\[pandas\]'"):
         found.to_dataframe()

@@ -238,7 +238,7 @@ def test_a_password_is_never_shown():
 def test_a_missing_package_is_told_with_the_extra_that_brings_it(make_sweep, monkeypatch):
     monkeypatch.setattr("phaze.explore.sampling.sampled_study.find_spec", lambda name: None)
     for sampler in (Sampler.GP, Sampler.CMAES):
-        with pytest.raises(InputError, match=rf"pip install 'phaze-dse\[{sampler}\]'"):
+        with pytest.raises(InputError, match=rf"pip install '\.\[{sampler}\]'"):
             run(make_sweep(8, sampler=sampler, objectives=(metric("throughput"),)))
     monkeypatch.undo()
     pytest.importorskip("cmaes")

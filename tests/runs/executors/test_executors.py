@@ -110,5 +110,5 @@ def test_a_scheduler_that_does_not_answer(monkeypatch):
 
 def test_a_missing_dask_is_told_with_the_extra_that_brings_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(InputError, match=r"pip install 'phaze-dse\[dask\]'"):
+    with pytest.raises(InputError, match=r"pip install '\.\[dask\]'"):
         open_executor(1, "dask://127.0.0.1:8786").__enter__()
