@@ -53,5 +53,17 @@ def test_chips_are_listed_with_their_figures(dse):
     code, out, _ = dse("archs")
     (row,) = (line for line in out.splitlines() if line.startswith("h100 "))
     assert code == 0
-    assert row.split()[1:] == ["N4", "700", "W", "814", "mm2", "989", "TFLOP/s", "3.35", "TB/s", "80.0", "GiB"]
+    assert row.split()[1:] == [
+        "N4",
+        "700",
+        "W",
+        "814",
+        "mm2",
+        "989",
+        "TFLOP/s",
+        "3.35",
+        "TB/s",
+        "80.0",
+        "GiB",
+    ]
     assert max(map(len, out.splitlines())) <= 80
