@@ -60,6 +60,10 @@ def rotation(form, length, x):
     if form == "complex":
         pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
         return torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2).type_as(x)
+    if form == "in part":  # of a head
+        some, rest = x[..., : HEAD // 2], x[..., HEAD // 2 :]
+        angles = torch.cat((angles, angles), -1)[:, : HEAD // 2]
+        return torch.cat((some * angles.cos() + turned(some) * angles.sin(), rest), -1)
     if form == "halves":
         (a, b), cos, sin = x.chunk(2, -1), angles.cos(), angles.sin()
         return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)

@@ -57,7 +57,13 @@ def _projection(e: GraphEditor, tensor: str) -> Linear | None:
         if (found := linear_of(e, tensor)) is not None:
             return found
         op = e.maker(tensor)
+        if (
+            op is not None and op.kind is OpKind.VIEW and len(op.inputs) > 1
+        ):  # turned in part, and put together again
+            parts = [_projection(e, t) for t in op.inputs]
+            return parts[0] if len({p and p.result for p in parts}) == 1 else None
         turned = op is not None and (op.kind is OpKind.NORM or op.attributes.get("function") == "rope")
+        turned = turned or (op is not None and op.kind is OpKind.VIEW and len(op.inputs) == 1)
         cached = op is not None and op.kind is OpKind.CACHE
         if op is None or not (turned or cached):
             return None

@@ -124,7 +124,8 @@ def cell_step(cell: Cell, low: Lowering, node: Node) -> tuple[str, ...] | str:
 
 def grouped_product(low: Lowering, node: Node) -> str:
     """`_grouped_mm` of sorted rows with one matrix per expert, (experts, inner, width): loads are taken as balanced."""
-    x, weights, shape = low.tensor(node, "self"), low.tensor(node, "mat2"), low.shape_of(node)
+    x, weights = (low.factor(node, name, f"factor{i}") for i, name in enumerate([*node.reads()][:2]))
+    shape = low.shape_of(node)
     experts = low.shape(weights)[0]
     rows = ceil(shape[0] / experts)
     stored = low.transposes.get(weights, weights)
@@ -161,7 +162,7 @@ COMPOSED: MappingProxyType[str, Rule] = MappingProxyType(
         "lstm_cell": partial(cell_step, Cell.LSTM),
         "gru_cell": partial(cell_step, Cell.GRU),
         **dict.fromkeys(("rnn_tanh_cell", "rnn_relu_cell"), partial(cell_step, Cell.RNN)),
-        "_grouped_mm": grouped_product,
+        **dict.fromkeys(("_grouped_mm", "transformers.grouped_mm_fallback.default"), grouped_product),
     }
 )
 """Rules by the operator's name."""

@@ -187,16 +187,18 @@ class ExportedModel:
         return builder.build(dict.fromkeys(outputs))
 
 
-_ORDERS = frozenset({"tril", "triu", "lt", "le", "gt", "ge"})
+_COMPARES = frozenset({"lt", "le", "gt", "ge"})
 
 
 def _ordered(program: Program, nodes: Collection[Node]) -> frozenset[str]:
-    """Constants made by a comparison of positions, or stored as a square; a mask of them is taken for a causal one."""
+    """Constants made by comparing positions, or stored as a square; a mask of them is taken for a causal one."""
     working = {node.name for node in nodes}
     shapes = ((name, program.tensors[name].shape) for name in program.buffers)
     found = {name for name, shape in shapes if len(shape) > 1 and shape[-1] == shape[-2] > 1}
     for node in program.nodes:
-        if node.name not in working and (node.operator in _ORDERS or not found.isdisjoint(node.reads())):
+        compares = node.operator in _COMPARES and isinstance(node.get("other"), Ref)
+        orders = compares or node.operator in {"tril", "triu"} or not found.isdisjoint(node.reads())
+        if orders and node.name not in working:
             found.update(node.outputs)
     return frozenset(found)
 

@@ -63,6 +63,35 @@ def test_a_llama_with_any_form_of_rotation_is_the_family(form, llama):
     assert figures(from_torch(Llama(form), (IDS,))) == llama
 
 
+def test_rotation_in_part_leaves_one_product_for_queries_keys_and_values():
+    graph = from_torch(Llama("in part"), (IDS,)).operator_graph(3)
+    assert sum(op.kind is OpKind.MATMUL for op in graph.operators) == 2 * 4 + 1
+    turned = [op for op in graph.operators if op.attributes.get("function") == "rope"]
+    assert {graph.tensors[op.inputs[0]].shape[-1] for op in turned} == {8}
+
+
+class Encoder(nn.Module):
+    """Attention with a mask of constants that compares positions with each other, or with a number."""
+
+    def __init__(self, causal):
+        super().__init__()
+        self.qkv, self.causal = nn.Linear(16, 48), causal
+
+    def forward(self, x):
+        places = torch.arange(x.shape[1])
+        other = places[None] if self.causal else 0
+        mask = (places[:, None] >= other).expand(x.shape[1], x.shape[1])
+        q, k, v = (t.unflatten(-1, (2, 8)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).flatten(2)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_mask_of_constants_is_causal_where_positions_are_compared(causal):
+    operators = from_torch(Encoder(causal), (torch.zeros(2, 6, 16),)).operator_graph(2).operators
+    (kernel,) = (op for op in operators if op.kind is OpKind.ATTENTION)
+    assert kernel.attributes["causal"] is causal
+
+
 @pytest.mark.parametrize("attention", ["matmul", "batched"])
 def test_attention_written_out_is_the_kernel(attention, llama):
     assert figures(from_torch(Llama(attention=attention), (IDS,))) == llama
