@@ -92,6 +92,8 @@ def test_a_keyboard_moves_along_the_frontier_and_pins_two_designs(go, document):
     moved = int(page.run("document.activeElement.value"))
     assert abs(moved - start) == 1
     assert document.frontier[moved].id in page.run("document.getElementById('place-words').textContent")
+    marked = "[...document.querySelectorAll('.small-chart .dot.edge')].findIndex((d) => d.classList.contains('here'))"
+    assert page.run(marked) == moved
     page.key("Tab")
     page.key("Tab")
     assert page.run("document.activeElement.id") == "pin-B"

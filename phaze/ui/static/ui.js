@@ -45,6 +45,14 @@
     const place = element("place");
     const pinned = { A: found.rows[found.winner], B: null };
     const here = () => found.rows[Number(place.value)];
+    const dots = [...document.querySelectorAll(".small-chart .dot.edge")]; // in the order of the slider
+    const mark = () => {
+      if (dots.length !== found.rows.length) return; // the picture is on other axes
+      dots.forEach((dot, i) => {
+        dot.classList.toggle("here", i === Number(place.value));
+        dot.classList.toggle("pinned", [pinned.A, pinned.B].includes(found.rows[i]));
+      });
+    };
     const body = element("pinned").querySelector("tbody");
     const cell = (name, words) => Object.assign(document.createElement(name), { textContent: words });
     const line = (name, values, ratio, apart) => {
@@ -71,6 +79,7 @@
         lines.push(line(name, three.map((row) => row?.fields[name]), apart ? "differs" : "", apart));
       });
       body.replaceChildren(...lines);
+      mark();
       const row = here();
       const told = Object.entries(row.figures).slice(0, 4).map(([name, value]) => `${name} ${value[1]}`).join(", ");
       const words = `${Number(place.value) + 1} of ${found.rows.length}: ${row.id}; ${told}`;
