@@ -111,7 +111,7 @@ def _guarded() -> int:
     try:
         _check_words(sys.argv)
         # Outside standalone mode typer returns the code of an Exit, 130 after Ctrl-C.
-        code = app(prog_name="dse", standalone_mode=False)
+        code = _run()
         sys.stdout.flush()
     except (KeyboardInterrupt, typer.Abort):
         print_error("interrupted")
@@ -131,6 +131,17 @@ def _remark(message: Warning | str, category: type[Warning], *where: object, **m
     """A remark as a sentence on stderr; a warning of another package is none of its user's business."""
     if issubclass(category, Remark):
         say(f"note: {message}", quiet=bool({"--quiet", "-q"} & set(sys.argv)))
+
+
+def _run() -> object:
+    """What the verb comes back with, its options at the defaults of the project where nothing is typed."""
+    from phaze.cli.project_defaults import project_defaults
+
+    root = typer.main.get_command(app)
+    defaults, file = project_defaults(root)
+    if file and not {"-q", "--quiet", "-h", "--help"} & {*sys.argv}:
+        sys.stderr.write(f"dse: options that are not typed have the defaults of {file}\n")
+    return root(prog_name="dse", standalone_mode=False, default_map=defaults)
 
 
 def _check_words(words: Sequence[str]) -> None:

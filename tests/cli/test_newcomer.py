@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 
@@ -67,3 +69,49 @@ def test_chips_are_listed_with_their_figures(dse):
         "GiB",
     ]
     assert max(map(len, out.splitlines())) <= 80
+
+
+TOML = """devices = 2
+global-batch = 8
+[plan]
+arch = "h100"
+workload = "bert-base"
+plans = "phaze"
+[plan.serving]
+prompt = 64
+"""
+
+
+@pytest.mark.parametrize(("name", "head"), [("phaze.toml", ""), ("pyproject.toml", "tool.phaze")])
+def test_a_project_has_defaults_and_what_is_typed_comes_first(dse, tmp_path, monkeypatch, name, head):
+    monkeypatch.chdir(tmp_path)
+    under = f"[{head}]\n" + TOML.replace("[plan", f"[{head}.plan") if head else TOML
+    (tmp_path / name).write_text(under)
+    code, out, err = dse("plan", "--json")
+    assert (code, name in err) == (0, True)
+    request = json.loads(out)["request"]
+    assert (request["workloads"], request["devices"], request["global_batch"]) == (["bert-base"], 2, 8)
+    typed = json.loads(dse("plan", "--devices", "1", "-q", "--json")[1])["request"]
+    assert (typed["devices"], typed["plans"]) == (1, "phaze")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("devises = 8", "no verb has an option 'devises' (did you mean devices"),
+        ("[run]\npowr = '4W'", "run has no option 'powr' (did you mean power"),
+        ("[rum]\npower = '4W'", "no verb is called 'rum' (did you mean run"),
+        ("[run", "cannot be read as TOML"),
+    ],
+)
+def test_a_wrong_default_is_one_sentence(dse, tmp_path, monkeypatch, content, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "phaze.toml").write_text(content)
+    code, out, err = dse("archs")
+    assert (code, out, words in err) == (2, "", True)
+
+
+def test_the_settings_of_another_tool_are_no_concern(dse, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text("[project")
+    assert dse("frameworks")[0] == 0
