@@ -24,6 +24,7 @@ from phaze.validation.sets.kernels import (
     systolic_measurements,
     vector_measurements,
 )
+from phaze.validation.sets.serving import engine_runs
 from phaze.validation.sets.training import (
     bridge_runs,
     deepspeed_runs,
@@ -44,7 +45,8 @@ class Metric(StrEnum):
     """What a set measures; collectives below 1 MiB are `latency_small`, gradients `latency_backward`, watts of
     kernels in short loops `power_short`.
 
-    `time` is that of whole iterations; `fits`: whether a run has memory enough, yes or no.
+    `time` is that of whole iterations, `token_time` that per output token of a served model; `fits`: whether a run has
+    memory enough, yes or no.
     """
 
     LATENCY = "latency"
@@ -56,6 +58,7 @@ class Metric(StrEnum):
     MEMORY = "memory"
     TIME = "time"
     FITS = "fits"
+    TOKEN_TIME = "token_time"
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,7 @@ DATA_SETS: tuple[DataSet, ...] = (
     DataSet("op_tpu_microbench_bf16", Metric.LATENCY, gemm_measurements.microbenchmarks),
     DataSet("op_transformer_aceso_profiles", Metric.LATENCY, profiler_measurements.forward),
     DataSet("op_transformer_aceso_profiles", Metric.LATENCY_BACKWARD, profiler_measurements.backward),
+    DataSet("serving_aiconfigurator", Metric.TOKEN_TIME, engine_runs.token_times),
     DataSet("systolic_scalesim_compute_cycles", Metric.LATENCY, systolic_measurements.compute_cycles),
     DataSet("systolic_scalesim_stalls", Metric.LATENCY, systolic_measurements.stalled_cycles),
 )

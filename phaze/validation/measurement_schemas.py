@@ -247,6 +247,24 @@ TABLES: Mapping[str, Schema] = MappingProxyType(
             **dict.fromkeys(("num_tokens", "hidden_size", "inter_size", "topk"), maybe(SIZE)),
             **dict.fromkeys(("num_experts", "moe_tp_size", "moe_ep_size"), maybe(SIZE)),
         ),
+        "serving_aiconfigurator": _schema(
+            "model_family system engine mode gemm_quant speculative_decoding flags source_kind",
+            "",
+            "tpot_ms",
+            **dict.fromkeys(("isl", "osl"), SIZE),
+            **dict.fromkeys(("concurrency", "decode_batch_size"), maybe(RATE)),
+            **dict.fromkeys(
+                (
+                    "gpus_likely",
+                    *(
+                        f"{pool}{degree}_size"
+                        for pool in ("", "decode_")
+                        for degree in ("tp", "attention_dp", "moe_tp", "moe_ep")
+                    ),
+                ),
+                maybe(DEVICES),
+            ),
+        ),
         "op_attention_context_aiconfigurator": _schema("device framework", _ATTENTION, "latency_ms"),
         "op_attention_generation_aiconfigurator": _schema("device framework", _ATTENTION, "latency_ms"),
         "op_conv_deepbench": _schema(

@@ -36,6 +36,7 @@ EXACT = {
     "llama2-7b": 6_738_415_616,
     "llama3-405b": 405_853_388_800,
     "llama3-70b": 70_553_706_496,
+    "llama3.1-70b": 70_553_706_496,
     "llama3-8b": 8_030_261_248,
     "mistral-7b": 7_241_732_096,
     "mixtral-8x22b": 140_620_634_112,
@@ -45,6 +46,7 @@ EXACT = {
     "qwen2-7b": 7_615_616_512,
     "qwen3-235b-a22b": 235_093_634_560,
     "qwen3-30b-a3b": 30_532_122_624,
+    "qwen3-32b": 32_762_123_264,
     "qwen3-8b": 8_190_735_360,
     "t5-11b": 11_307_321_344,
     "t5-v1.1-xxl": 11_135_332_352,
@@ -53,8 +55,11 @@ EXACT = {
     "vit-l16": 304_326_632,
 }
 # Counts as they are printed, to the last digit. Megatron-LM: arXiv 1909.08053 and, for the table of sizes,
-# 2104.04473, table 1; GPT-3: 2005.14165, table 2.1.
+# 2104.04473, table 1; GPT-3: 2005.14165, table 2.1; Kimi K2 and MiniMax-M2: the sizes of
+# their checkpoints.
 PRINTED = {
+    "kimi-k2": "1e12",
+    "minimax-m2": "229e9",
     "gpt3": "175e9",
     "gpt3-13b": "13e9",
     "gpt3-2.7b": "2.7e9",

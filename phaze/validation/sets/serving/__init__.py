@@ -1,0 +1,1 @@
+"""Data sets of models that are served."""
