@@ -9,6 +9,7 @@ bits.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -183,7 +184,7 @@ def _token_s(runs: Sequence[_Run]) -> dict[Fidelity, Floats]:
         engine = runs[rows[0]].engine
         served = Served(engine.model, KvCache.PAGED, engine.cache, engine.recipe)
         for rung, seconds in found.items():
-            seconds[rows] = _cycle_s(engine, _grid(engine, served, rung), batches)
+            seconds[rows] = _cycle_s(engine, _replica(engine, served, rung, batches), batches)
     return found
 
 
@@ -194,8 +195,8 @@ def _cycle_s(engine: _Engine, replica: Replica, batches: Floats) -> Floats:
     return np.where(cycle.keeps_up, cycle.tpot_s, np.nan)
 
 
-def _grid(engine: _Engine, served: Served, rung: Fidelity) -> Replica:
-    """The replica of an engine, one stage deep."""
+def _replica(engine: _Engine, served: Served, rung: Fidelity, batches: Floats) -> Replica:
+    """The replica of an engine, one stage deep, at batches up to the largest."""
     chip, system = chip_of(engine.system), system_of(engine.system)
     if chip is None or system is None:
         msg = f"{engine.system} has no template"
@@ -211,7 +212,7 @@ def _grid(engine: _Engine, served: Served, rung: Fidelity) -> Replica:
         engine.width,
         engine.traffic,
         sizes,
-        MOST,
+        math.ceil(batches.max()),
         engine.shared,
     )
     return Replica(grid, links, 1)
