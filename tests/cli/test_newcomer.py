@@ -115,3 +115,17 @@ def test_the_settings_of_another_tool_are_no_concern(dse, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pyproject.toml").write_text("[project")
     assert dse("frameworks")[0] == 0
+
+
+def test_new_chips_and_networks_start_from_built_in_ones_and_are_taken(dse, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert dse("archs", "new", "mychip", "--like", "a100")[0] == 0
+    assert dse("networks", "new", "mynet", "--like", "hgx-a100")[0] == 0
+    task = ("evaluate", "-w", "bert-base", "--devices", "1", "--json")
+    mine, like = (
+        json.loads(dse(*task, "--arch", chip, "--network", net)[1])["best"]["workloads"]["bert-base"]
+        for chip, net in (("mychip.yaml", "mynet.yaml"), ("a100", "hgx-a100"))
+    )
+    assert mine == like  # nothing is changed yet
+    code, _, err = dse("archs", "new", "mychip")
+    assert (code, "exists; give another name" in err) == (2, True)

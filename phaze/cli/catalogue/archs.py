@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from phaze.cli import shared_options as opt
 from phaze.cli.catalogue.noun_commands import Row, noun_app
 from phaze.cli.shell_completion import archs, one_of, workloads
+
+if TYPE_CHECKING:
+    from phaze.hardware.architecture import Architecture
 
 
 def _rows() -> list[Row]:
@@ -50,6 +53,49 @@ def _show(name: str) -> str:
 
 
 app = noun_app("archs", "architectures", _rows, _show, archs, "h100", hidden=("description",))
+
+
+@app.command("new")
+def new(
+    name: Annotated[str, typer.Argument(help="Name of the chip, or path of the file.", metavar="NAME")],
+    like: Annotated[
+        str, typer.Option(help="Built-in chip to start from.", metavar="ARCH", autocompletion=archs)
+    ] = "h100",
+) -> None:
+    """Write a commented architecture file to start from: another chip, and what differs from it.
+
+    Examples:
+        dse archs new mychip --like a100-80gb
+        dse archs new folder/mychip.yaml
+
+    See also: dse archs show for the fields; dse explain for what they mean.
+    """
+    from phaze.cli.catalogue.noun_commands import write_new
+    from phaze.hardware.architecture import load_architecture
+
+    base = load_architecture(like)
+    path = write_new(name, lambda stem: _NEW.format(name=stem, base=base.name, rate=_rate(base)))
+    typer.echo(
+        f"{path}: change it, then look at it with dse evaluate --arch {path} --workload gpt2-xl --devices 8"
+    )
+
+
+_NEW = """# A chip of your own: {base}, and what differs from it.
+schema_version: 1
+name: {name}
+description: A variant of {base}.
+base: {base}
+fields:  # all fields of a chip: dse archs show {base}; what one means: dse explain FIELD
+  link_bandwidth_bytes_per_s: {rate}  # per direction
+  # node: N5
+  # hbm_capacity_bytes: 96GiB
+  # global_buffer_bytes: 64MiB
+"""
+
+
+def _rate(chip: Architecture) -> str:
+    """Bandwidth of the links as files have it."""
+    return f"{float(chip.fields['link_bandwidth_bytes_per_s']) / 1e9:g}GB/s"
 
 
 @app.command()

@@ -147,6 +147,32 @@ def _show(name: str) -> str:
 app = noun_app("networks", "networks", _rows, _show, known.networks)
 
 
+@app.command("new")
+def new(
+    name: Annotated[str, typer.Argument(help="Name of the network, or path of the file.", metavar="NAME")],
+    like: Annotated[
+        str, typer.Option(help="Built-in network to start from.", autocompletion=known.networks)
+    ] = "hgx-h100",
+) -> None:
+    """Write a network file to start from: a built-in one under another name.
+
+    Examples:
+        dse networks new mynetwork --like hgx-a100
+        dse networks new folder/mynetwork.yaml
+
+    See also: dse networks cost for what a collective takes on it; dse networks fit.
+    """
+    import re
+
+    from phaze.cli.catalogue.noun_commands import write_new
+
+    text = _show(like)
+    path = write_new(
+        name, lambda stem: re.sub(r"^name: .*$", f"name: {stem}", text, count=1, flags=re.MULTILINE)
+    )
+    typer.echo(f"{path}: change it, then look at it with dse networks cost {path}")
+
+
 @app.command()
 def cost(
     network: Annotated[
