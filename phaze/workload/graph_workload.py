@@ -43,9 +43,6 @@ _LINE = 3  # chains that tell another
 SEQUENCES_PER_DEVICE = 8  # the same where every sequence has its key-value cache in memory (decode)
 
 
-NO_CACHE = "{source}: {what} has no key-value cache to decode with; use training, or prefill without context"
-
-
 class ForwardModel(Protocol):
     """Model of a front end: the forward graph at any batch size, without a loss."""
 

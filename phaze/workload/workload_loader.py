@@ -17,12 +17,13 @@ from phaze.errors import InputError
 from phaze.plugins import Registry, at_hand
 from phaze.workload.families.model_family import Extent, FamilyDimensions
 from phaze.workload.fusion_rules import ALL_FUSION, Fusion
-from phaze.workload.graph_workload import NO_CACHE, GraphWorkload, answerable_mode
+from phaze.workload.graph_workload import GraphWorkload, answerable_mode
 from phaze.workload.hugging_face.model_config import config_file, read_config, translate
 from phaze.workload.layers.layer_reuse import Repeats, repeats_of
 from phaze.workload.operators.kv_cache import CacheFormat, KvCache
 from phaze.workload.operators.low_precision import Recipe
 from phaze.workload.operators.operator_graph import OperatorGraph
+from phaze.workload.patterns.decode_step import DecodingModel
 from phaze.workload.workload import Attention, Mode, Workload
 from phaze.workload.workload_file import WorkloadSpec, check_spec, read_spec
 from phaze.workload.workload_library import YAML_SUFFIXES, builtin_spec, find_workload, is_known, known_name
@@ -80,7 +81,8 @@ class LoadOptions:
         """Raise InputError where a key-value cache is asked of a model that has none we could fill."""
         paged = self.kv_cache is KvCache.PAGED
         if self.mode is Mode.DECODE or self.context is not None or paged or self.kv_cache_format:
-            raise InputError(NO_CACHE.format(source=source, what=what))
+            msg = f"{source}: {what} has no key-value cache to decode with; use training, or prefill without context"
+            raise InputError(msg)
 
     def refuse_sequence(self, source: str, what: str) -> None:
         """Raise InputError where a sequence length is given to a model that has it among its own sizes."""
@@ -230,24 +232,37 @@ def _onnx(source: str, options: LoadOptions) -> Workload:
     from phaze.workload.onnx import load_onnx
 
     options.refuse_sequence(source, "an ONNX file")
-    options.refuse_cache(source, "an ONNX file")
     model = load_onnx(source, options.bind)
     options = replace(options, global_batch=options.global_batch or model.bound_batch)
-    return _of_program(model, options)
+    return _of_program(model, options, source)
 
 
 def _pt2(source: str, options: LoadOptions) -> Workload:
     from phaze.workload.torch_export.pt2_archive import load_pt2
 
     options.refuse_sequence(source, "a saved program")
-    options.refuse_cache(source, "a saved program")
-    return _of_program(load_pt2(source, options.bind), options)
+    return _of_program(load_pt2(source, options.bind), options, source)
 
 
 def _of_program(
-    model: ExportedModel | OnnxModel, options: LoadOptions, tokens: int | None = None
+    model: ExportedModel | OnnxModel, options: LoadOptions, source: str, tokens: int | None = None
 ) -> Workload:
-    """Workload of a model that nothing describes but its program; `tokens` of a sample."""
+    """Workload of a model that nothing describes but its program; `tokens` of a sample.
+
+    Decode derives the key-value cache. Raises InputError where that cannot be, and for prefill after other tokens.
+    """
+    if options.mode is Mode.DECODE:
+        step = DecodingModel.of(model, source, options.context, options.kv_cache, options.kv_cache_format)
+        return GraphWorkload(
+            step,
+            options.mode,
+            global_batch=options.global_batch,
+            fusion=options.fusion,
+            recipe=options.recipe,
+            sequence_length=1,
+            context=step.context,
+        )
+    options.refuse_cache(source, "a recorded program")
     if options.attention is not Attention.FLASH:
         model = replace(model, attention=options.attention, _graphs={})
     return GraphWorkload(
@@ -275,9 +290,8 @@ def _hugging_face(source: str, options: LoadOptions) -> Workload:
         return _of_family(spec, spec.name, source, options)
     from phaze.workload.hugging_face.meta_device_build import build
 
-    options.refuse_cache(source, "a config that transformers builds")
     model, tokens = build(path, config, options.sequence_length)
-    return _of_program(model, options, tokens)
+    return _of_program(model, options, source, tokens)
 
 
 def _bound_sequence(source: str, options: LoadOptions) -> LoadOptions:

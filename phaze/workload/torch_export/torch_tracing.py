@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InputError, Remark
 from phaze.workload.fusion_rules import ALL_FUSION, Fusion
-from phaze.workload.graph_workload import NO_CACHE, GraphWorkload, answerable_mode
+from phaze.workload.graph_workload import GraphWorkload, answerable_mode
+from phaze.workload.patterns.decode_step import DecodingModel
 from phaze.workload.torch_export.exported_model import ExportedModel, join_recordings, overwritten_part
 from phaze.workload.torch_export.exported_program import (
     Node,
@@ -223,12 +224,17 @@ def from_torch(
     recorded as in training or as in evaluation, as the mode asks, and left as it was.
 
     Raises InputError where torch is missing, the module cannot be exported, an operator is not supported,
-    or samples are mixed; and for decode, which takes a key-value cache. A model with nothing to train is taken for
-    prefill.
+    or samples are mixed; and for decode where no key-value cache can be derived: it is one token after as many as the
+    examples have. A model with nothing to train is taken for prefill.
     """
+    called = name or type(module).__name__
+    model = _recorded_for(mode, module, example_inputs, example_keywords or {}, called)
     if mode is Mode.DECODE:
-        raise InputError(NO_CACHE.format(source=name or type(module).__name__, what="a recorded module"))
-    model = _recorded_for(mode, module, example_inputs, example_keywords or {}, name or type(module).__name__)
+        step = DecodingModel.of(model, called)
+        batch, context = global_batch, step.context
+        return GraphWorkload(
+            step, mode, global_batch=batch, fusion=fusion, sequence_length=1, context=context
+        )
     return GraphWorkload(
         model,
         answerable_mode(model, mode),

@@ -4,9 +4,11 @@ import pytest
 
 import phaze
 from phaze import from_torch
+from phaze.errors import InputError
+from phaze.workload.operators.kv_cache import CacheFormat, KvCache
 from phaze.workload.operators.operator_graph import OpKind
 from phaze.workload.work import block_of
-from phaze.workload.workload import Attention
+from phaze.workload.workload import Attention, Mode
 from phaze.workload.workload_loader import LoadOptions, load_workload, workload_of
 from phaze.workload.workload_overview import overview
 
@@ -26,9 +28,11 @@ nn, F = torch.nn, torch.nn.functional
 IDS = torch.zeros((2, TOKENS), dtype=torch.long)
 
 
-def family(dimensions):
+def family(dimensions, **options):
     content = {"schema_version": 1, "name": "family", "family": "decoder", "source": {"dimensions": "a test"}}
-    return workload_of(content | {"sequence_length": TOKENS, "dimensions": dimensions}, "test", LoadOptions())
+    return workload_of(
+        content | {"sequence_length": TOKENS, "dimensions": dimensions}, "test", LoadOptions(**options)
+    )
 
 
 def figures(workload, microbatch=3):
@@ -46,6 +50,7 @@ def figures(workload, microbatch=3):
                     for w in half.works
                 )
                 for half in (each.forward, each.backward)
+                if half is not None
             ),
         )
         for each in (chain.layers[i] for i in chain.index)
@@ -149,6 +154,39 @@ def test_layers_belong_to_blocks_by_their_names():
     assert [
         block_of(name) for name in ("block7.mlp", "/model/layers.3/mlp/Mul_output_0", "0.inner", "7")
     ] == [*("block7", "/model/layers.3", "0", "7")]
+
+
+@pytest.mark.parametrize("cache", KvCache)
+def test_one_token_more_is_that_of_the_family(cache, tmp_path):
+    shapes = ({0: torch.export.Dim("batch", min=2)},)
+    torch.export.save(torch.export.export(Llama(), (IDS,), dynamic_shapes=shapes), tmp_path / "m.pt2")
+    options = {"mode": Mode.DECODE, "context": 24, "kv_cache": cache}
+    if cache is KvCache.PAGED:
+        options["kv_cache_format"] = CacheFormat.FP8
+    one, other = load_workload(str(tmp_path / "m.pt2"), **options), family(LLAMA, **options)
+    assert figures(one) == figures(other)
+    caches = [sum(c.layers[i].cache_bytes for i in c.index) for c in (one.chain(3, 1), other.chain(3, 1))]
+    assert caches[0] == caches[1] > 0
+    assert (one.context, one.sequence_length, one.global_batch(8)) == (24, 1, other.global_batch(8))
+
+
+class Pooled(nn.Module):
+    def __init__(self, causal=True):
+        super().__init__()
+        self.table, self.inner, self.causal = nn.Embedding(50, 16), Encoder(causal), causal
+
+    def forward(self, tokens):
+        y = self.inner(self.table(tokens))
+        return y.mean(1) if self.causal else y
+
+
+@pytest.mark.parametrize(
+    ("causal", "reason"),
+    [(True, "mean does not work on each token by itself"), (False, "its attention is not causal")],
+)
+def test_what_mixes_tokens_cannot_decode(causal, reason):
+    with pytest.raises(InputError, match=f"m: no key-value cache can be derived, for {reason}"):
+        from_torch(Pooled(causal), (IDS,), name="m", mode=Mode.DECODE)
 
 
 ACTIVATIONS = {
