@@ -15,6 +15,7 @@ from phaze.cli.manual.option_groups import grouped_options
 from phaze.cli.manual.result_reference import reference as documents
 from phaze.explore.documents.document_record import meanings
 from phaze.hardware.architecture import list_architectures
+from phaze.hardware.cluster_network import list_networks
 from phaze.parallel.framework import list_frameworks
 from phaze.runs.document_schemas import Kind, schema
 from phaze.workload.workload_library import list_workloads
@@ -31,9 +32,10 @@ def commands(command, path="dse"):
 ROOT = typer.main.get_command(app)
 ALL = [item for item in commands(ROOT) if item[0] != "dse"]
 PACKAGED = {
-    **dict.fromkeys(("--workload", "-w", "--like"), lambda: [model.name for model in list_workloads()]),
+    **dict.fromkeys(("--workload", "-w"), lambda: [model.name for model in list_workloads()]),
     "--arch": list_architectures,
     "--framework": list_frameworks,
+    "--like": lambda: [*(model.name for model in list_workloads()), *list_architectures(), *list_networks()],
 }
 VERBS = [(path, command) for path, command in ALL if not children_of(command)]
 NAMES = [path for path, _ in ALL]
