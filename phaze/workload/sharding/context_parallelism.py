@@ -49,6 +49,8 @@ def token_axes(graph: OperatorGraph, constants: Collection[str]) -> dict[str, in
         ids = op.inputs[0] if op.kind is OpKind.EMBEDDING else ""
         if ids in graph.inputs and len(graph.tensors[ids].shape) > 1:
             axes.setdefault(ids, 1)
+        if op.kind is OpKind.ATTENTION:  # (batch, tokens, width), whatever other size is the same
+            axes.update(dict.fromkeys((t for t in op.inputs[:3] if t in axes), 1))
         for out in op.outputs:
             axis = None if out in constants else _axis(op, out, graph.tensors, axes)
             if axis is not None:

@@ -157,9 +157,11 @@ def test_layers_belong_to_blocks_by_their_names():
 
 
 @pytest.mark.parametrize("cache", KvCache)
-def test_one_token_more_is_that_of_the_family(cache, tmp_path):
+@pytest.mark.parametrize("tokens", [TOKENS, 64])  # as many as the model is wide
+def test_one_token_more_is_that_of_the_family(cache, tokens, tmp_path):
     shapes = ({0: torch.export.Dim("batch", min=2)},)
-    torch.export.save(torch.export.export(Llama(), (IDS,), dynamic_shapes=shapes), tmp_path / "m.pt2")
+    ids = torch.zeros((2, tokens), dtype=torch.long)
+    torch.export.save(torch.export.export(Llama(), (ids,), dynamic_shapes=shapes), tmp_path / "m.pt2")
     options = {"mode": Mode.DECODE, "context": 24, "kv_cache": cache}
     if cache is KvCache.PAGED:
         options["kv_cache_format"] = CacheFormat.FP8
