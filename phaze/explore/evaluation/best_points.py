@@ -52,9 +52,12 @@ def best_points(
             continue
         config = int(np.bincount(first[open_.any(axis=0)]).argmax())
         at = np.flatnonzero(open_.any(axis=0) & (first == config))
+        hope[config, at] = np.inf
+        at = at[evaluator.hopeful(configs[config], rows[at], best[at])]
+        if not len(at):
+            continue
         found = evaluator.exact(configs[config], rows[at], best[at], effort)
         evaluated += len(at)
-        hope[config, at] = np.inf
         lower[at] = np.minimum(lower[at], found.lower_s)
         better = found.upper_s < best[at]
         best[at[better]], chosen[at[better]] = found.upper_s[better], config

@@ -191,13 +191,14 @@ class Evaluator(CostedTask):
         Infinite where the point cannot get below `give_up_s` (A,).
         """
         bounds = PointBounds.none(len(rows))
-        at = np.flatnonzero(self._hopeful(config, rows, give_up_s))
+        at = np.flatnonzero(self.hopeful(config, rows, give_up_s))
         if len(at):
             times = self.timed(config).bounds(rows[at])
             bounds.put(at, self._place(config, rows[at], times, give_up_s[at]))
         return bounds
 
-    def _hopeful(self, config: TrainingConfig, rows: Rows, give_up_s: Floats) -> NDArray[np.bool_]:
+    def hopeful(self, config: TrainingConfig, rows: Rows, give_up_s: Floats) -> NDArray[np.bool_]:
+        """Whether a point may get below `give_up_s`, (A,), by bounds that schedule layers roughly at most."""
         able = np.flatnonzero(self.takes(config)[rows] & self._holds(config)[rows])
         hopeful = np.zeros(len(rows), dtype=np.bool_)
         hopeful[able] = self.unscheduled_bound(config, rows[able], give_up_s[able]) < give_up_s[able]

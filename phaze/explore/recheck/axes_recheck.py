@@ -32,11 +32,13 @@ from phaze.explore.recheck.elementary_checks import (
     throughput_reached,
 )
 from phaze.explore.recheck.rechecked_points import (
+    BLIND,
     WHOLE,
     AxesPoints,
     beaten,
     by_config,
     claimed_values,
+    drawn_configs,
     objective,
 )
 from phaze.explore.request.design_metrics import Needs
@@ -49,8 +51,6 @@ from phaze.tolerances import SAME
 
 FREQUENT = 4  # configs of the frontier in which every sampled architecture is evaluated
 HOPEFUL = 3  # configs of every sampled architecture with the highest rooflines, wherever they are
-DRAWN = 8  # configs drawn at random: without bounds each takes seconds on a large cluster
-BLIND = 2  # of them every sampled architecture is evaluated in so many
 
 
 class AxesRecheck(Recheck):
@@ -205,7 +205,7 @@ class AxesRecheck(Recheck):
         points, random = AxesPoints(self.request, block), np.random.default_rng(self.seed)
         configs = points.evaluator.configs
         often = [config for config, _ in Counter(map(config_of_row, self.designs)).most_common(FREQUENT)]
-        drawn = random.choice(len(configs), size=min(DRAWN, len(configs)), replace=False)
+        drawn = drawn_configs(len(configs), random)
         wanted = {(i, config) for i in range(len(block)) for config in often}
         wanted |= {(i, configs[int(k)]) for i in range(len(block)) for k in random.choice(drawn, size=BLIND)}
         wanted |= set(_hopeful(points.evaluator))

@@ -33,7 +33,7 @@ from phaze.explore.recheck.elementary_checks import (
     same_figure,
     throughput_reached,
 )
-from phaze.explore.recheck.rechecked_points import MaximisedValue
+from phaze.explore.recheck.rechecked_points import BLIND, MaximisedValue, drawn_configs
 from phaze.explore.request.explore_request import ExploreRequest, Task
 from phaze.explore.request.search_progress import Progress, SilentProgress
 from phaze.hardware.architecture import Architecture, to_table
@@ -42,8 +42,6 @@ from phaze.hardware.silicon.die_area import area_mm2
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.scheduling.passes import SolveLimits
 from phaze.tolerances import FEW_STATES, SAME
-
-BLIND = 2  # points of each sampled architecture that are taken without asking any bound
 
 
 class ThroughputPowerRecheck(Recheck):
@@ -164,8 +162,9 @@ class ThroughputPowerRecheck(Recheck):
         self.progress.update("evaluating", which, len(self.part.tasks), f"{len(table)} architectures")
         best = best_points(evaluator, rows, effort).upper_s
         random = np.random.default_rng([self.seed, which])
+        drawn = drawn_configs(len(evaluator.configs), random)
         for _ in range(BLIND):
-            blind = random.integers(len(evaluator.configs), size=len(table))
+            blind = random.choice(drawn, size=len(table))
             for k in np.unique(blind):
                 at = rows[blind == k]
                 nothing = np.full(len(at), np.inf)

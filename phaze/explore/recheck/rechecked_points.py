@@ -40,6 +40,15 @@ def spend_as_searched(evaluator: Evaluator, config: TrainingConfig, rows: Rows) 
     return FEW
 
 
+DRAWN = 8  # configs that points are taken in blindly: each takes seconds to set up on a large cluster
+BLIND = 2  # of them every sampled architecture is evaluated in so many, without asking any bound
+
+
+def drawn_configs(count: int, random: np.random.Generator) -> Rows:
+    """Positions of configs drawn at random, of so many."""
+    return random.choice(count, size=min(DRAWN, count), replace=False)
+
+
 @dataclass(frozen=True)
 class AxesPoints:
     """Evaluates points of some candidates over the axes of a request.

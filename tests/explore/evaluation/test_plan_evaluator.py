@@ -118,6 +118,16 @@ def test_bounds_of_schedules_know_what_cheaper_bounds_know():
         assert (getattr(timed.path_bounds(rows), name) <= high * (1 + 1e-12)).all()
 
 
+def test_points_that_cannot_be_the_best_are_not_scheduled(tiny, monkeypatch):
+    table = varied_architectures()
+    rows = np.arange(len(table))
+    found = best_points(Evaluator(small_task(tiny), table), rows, EFFORT)
+    monkeypatch.setattr(Evaluator, "hopeful", lambda self, config, rows, give_up_s: self.takes(config)[rows])
+    every = best_points(Evaluator(small_task(tiny), table), rows, EFFORT)
+    assert found.upper_s.tolist() == every.upper_s.tolist()
+    assert found.evaluated < 0.8 * every.evaluated
+
+
 def test_answers_do_not_depend_on_what_is_asked_together(tiny):
     task = small_task(tiny)
     table = varied_architectures().take(np.arange(0, 48, 4))
