@@ -162,7 +162,7 @@ COMPOSED: MappingProxyType[str, Rule] = MappingProxyType(
         "lstm_cell": partial(cell_step, Cell.LSTM),
         "gru_cell": partial(cell_step, Cell.GRU),
         **dict.fromkeys(("rnn_tanh_cell", "rnn_relu_cell"), partial(cell_step, Cell.RNN)),
-        **dict.fromkeys(("_grouped_mm", "transformers.grouped_mm_fallback.default"), grouped_product),
+        **dict.fromkeys(("_grouped_mm", "grouped_mm_fallback"), grouped_product),
     }
 )
 """Rules by the operator's name."""

@@ -43,6 +43,9 @@ class TensorInfo:
     dtype: str
 
 
+_LIBRARIES = ("aten", "transformers")
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """One call of an operator.
@@ -64,7 +67,7 @@ class Node:
     def operator(self) -> str:
         """Name without library, overload and the underscore of in-place variants: `add` of `aten.add_.Tensor`."""
         parts = self.target.split(".")
-        base = parts[1] if parts[0] == "aten" and len(parts) > 1 else self.target
+        base = parts[1] if parts[0] in _LIBRARIES and len(parts) > 1 else self.target
         return base[:-1] if self.is_in_place else base
 
     @property
