@@ -1,8 +1,9 @@
 """The axes of a design space as a sampler wants them: exponents, steps, positions and words.
 
 A range of powers of two becomes its integer exponents, so that the sampler works on the logarithm; evenly spaced
-whole numbers stay what they are; words become categories, which have no order. Other lists, and fields that vary
-together, become positions in the list, which is expected to ascend. A conditional axis is asked only where it varies.
+whole numbers stay what they are; words, and values of fields that vary together, become categories, which have no order
+and show in dashboards as what they are. Other lists become positions, and are
+expected to ascend. A conditional axis is asked only where it varies.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 
+from phaze.hardware.architecture_naming import value_text
 from phaze.hardware.hardware_fields import FieldKind, FieldValue, field_table
 from phaze.hardware.spaces.design_space import DesignSpace
 from phaze.hardware.spaces.space_axis import Axis, Option
@@ -82,11 +84,20 @@ def _parameter(axis: Axis) -> Parameter:
     if len(axis.fields) == 1 and field_table()[name].kind not in _NUMBERS:
         words = tuple(option[0] for option in axis.options)
         return Parameter(name, axis, words, CategoricalDistribution(words))
+    if len(axis.fields) > 1:  # no order among pairs of values: words, as dashboards show them
+        words = tuple(_words(axis, option) for option in axis.options)
+        if len({*words}) == len(words):  # digits that words leave out may be all that differs
+            return Parameter(name, axis, words, CategoricalDistribution(words))
     if (exponents := _exponents(axis)) is not None:
         return _ranged(f"log2_{name}", axis, exponents)
     if (whole := _evenly_spaced(axis)) is not None:
         return _ranged(name, axis, whole)
     return _ranged(name, axis, range(len(axis.options)))
+
+
+def _words(axis: Axis, option: Option) -> str:
+    """Values of several fields in words: `HBM3 x 4`."""
+    return " x ".join(value_text(name, value) for name, value in zip(axis.fields, option, strict=True))
 
 
 def _ranged(name: str, axis: Axis, values: range) -> Parameter:

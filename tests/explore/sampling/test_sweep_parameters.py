@@ -59,7 +59,7 @@ def test_each_axis_as_what_it_is():
         "tensor_core_rows": IntDistribution(0, 2),
         "node": CategoricalDistribution(("N5", "N7")),
         "simt": CategoricalDistribution((True, False)),
-        "hbm_generation+hbm_stacks": IntDistribution(0, 2),
+        "hbm_generation+hbm_stacks": CategoricalDistribution(("HBM2e x 4", "HBM3 x 4", "HBM3 x 6")),
         "clock_hz": IntDistribution(1_200_000_000, 1_400_000_000, step=200_000_000),
         "hbm_capacity_bytes": IntDistribution(0, 2),
     }
