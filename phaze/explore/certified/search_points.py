@@ -89,7 +89,7 @@ class WorkloadPoints:
     context: SearchContext
     clock: Clock
     resources: SearchResources
-    batch: int = 1024
+    batch: int = 4096
     exact_batch: int = 256
     seeds: int = 3
 
