@@ -135,7 +135,7 @@ class BatchPiece:
 
     def on(self, context: SearchContext) -> Looked:
         """Bounds on their values."""
-        view = context.view(context.candidates.within(self.numbers))
+        view = context.view(context.candidates.kept(self.numbers))
         evaluator, rows = view.evaluator, np.arange(len(self.numbers))
         config = evaluator.configs[self.config]
         give_up_s = view.give_up_s(config, rows, self.least)
@@ -169,6 +169,6 @@ class PlanPiece:
 
     def on(self, context: SearchContext) -> tuple[Floats, Floats]:
         """Their values: the other axes (A, k), and what leads (A,)."""
-        view = context.view(context.candidates.within(self.numbers))
+        view = context.view(context.candidates.kept(self.numbers))
         rows = np.arange(len(self.numbers))
         return view.measured(view.evaluator.configs[self.config], rows, self.seconds, self.effort)

@@ -89,8 +89,14 @@ class Candidates:
         """Those of some candidates that keep the budgets, the reticle and the shoreline."""
         wanted, table = np.asarray(numbers, dtype=np.int64), self.table(numbers)
         rows = np.flatnonzero(within_budget(over_budget(table, *self.budgets.limits)))
-        kept = table.take(rows)
-        return Block(wanted[rows], kept, tdp_w(kept, self.budgets.tdp_margin), area_mm2(kept))
+        return self._block(wanted[rows], table.take(rows))
+
+    def kept(self, numbers: Integers) -> Block:
+        """Some candidates that are known to keep them."""
+        return self._block(numbers, self.table(numbers))
+
+    def _block(self, numbers: Integers, table: ArchitectureTable) -> Block:
+        return Block(numbers, table, tdp_w(table, self.budgets.tdp_margin), area_mm2(table))
 
     def blocks(self, rows: int = BLOCK) -> Iterator[Block]:
         """All candidates that keep the budgets, in the order of their numbers."""
