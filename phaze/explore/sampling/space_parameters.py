@@ -72,6 +72,7 @@ def described(parameters: Sequence[Parameter]) -> dict[str, Mapping[str, object]
         p.name: {
             "fields": p.axis.fields,
             "options": p.axis.options,
+            "values": p.values,
             "when": [[c.field, c.values] for c in p.axis.when],
             "otherwise": p.axis.otherwise,
         }
