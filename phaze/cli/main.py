@@ -9,7 +9,8 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from types import ModuleType
 from typing import Annotated, NoReturn
 
@@ -133,11 +134,17 @@ def _remark(message: Warning | str, category: type[Warning], *where: object, **m
         say(f"note: {message}", quiet=bool({"--quiet", "-q"} & set(sys.argv)))
 
 
+@lru_cache(maxsize=1)
+def commands() -> Callable[..., object]:
+    """All commands, built once."""
+    return typer.main.get_command(app)
+
+
 def _run() -> object:
     """What the verb comes back with, its options at the defaults of the project where nothing is typed."""
     from phaze.cli.project_defaults import project_defaults
 
-    root = typer.main.get_command(app)
+    root = commands()
     defaults, file = project_defaults(root)
     if file and not {"-q", "--quiet", "-h", "--help"} & {*sys.argv}:
         sys.stderr.write(f"dse: options that are not typed have the defaults of {file}\n")

@@ -93,6 +93,8 @@ def _changes(before: PlanDocument, now: PlanDocument) -> Iterator[str]:
         ("microbatch", old.microbatch_size, new.microbatch_size),
         ("recompute", old.recompute, new.recompute),
         ("ZeRO", old.zero_stage, new.zero_stage),
+        ("offload", "+".join(old.offload) or "none", "+".join(new.offload) or "none"),
+        ("whole layers", "+".join(old.whole_layers) or "none", "+".join(new.whole_layers) or "none"),
     ):
         if planned != run and (
             old.pipeline_parallel > 1 or name not in ("schedule", "parts of the model on each device")

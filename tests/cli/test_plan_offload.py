@@ -108,14 +108,13 @@ def test_bad_input_is_one_sentence(dse, arguments, words):
 def test_launch_recipes_say_what_runs_and_what_does_not(dse, tmp_path):
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan(dse, *SMALL, "--offload", "optimizer", "--recipe", "mxfp8")))
-    _, out, _ = dse("plan", "export", str(path))
-    assert "--optimizer-cpu-offload --optimizer-offload-fraction 1.0" in out
+    _, out, err = dse("plan", "export", str(path))
+    assert "megatron-core-2024 runs offload none in place of optimizer" in err
+    assert "--optimizer-cpu-offload" not in out
     assert "--fp8-recipe mxfp8" in out
     _, out, err = dse("plan", "export", str(path), "--for", "torchtitan")
-    told = tomllib.loads(out)
-    assert told["training"]["enable_cpu_offload"] is True
-    assert told["model"]["converters"] == ["mx"]
-    assert "weights, gradients and optimizer together" in err
+    assert tomllib.loads(out)["model"]["converters"] == ["mx"]
+    assert "torchtitan-2025 runs offload none in place of optimizer" in err
     _, out, err = dse("plan", "export", str(path), "--for", "maxtext")
     assert "optimizer_memory_host_offload=true" in out
     assert "MaxText has no recipe mxfp8" in err
@@ -127,7 +126,7 @@ def test_activations_at_the_host_are_remarked_on(dse, tmp_path):
         json.dumps(plan(dse, *SMALL, "--arch", "gb200", "--offload", "activations", "--recipe", "nvfp4"))
     )
     told = {target: dse("plan", "export", str(path), "--for", target) for target in ("torchtitan", "maxtext")}
-    assert "no option that offloads activations" in told["torchtitan"][2]
+    assert "torchtitan-2025 runs offload none in place of activations" in told["torchtitan"][2]
     assert "no recipe nvfp4" in told["torchtitan"][2]
     assert "decoder_layer_input=offload" in told["maxtext"][2]
     _, out, err = dse("plan", "export", str(path))

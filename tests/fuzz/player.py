@@ -91,12 +91,9 @@ def main():
 
 def prepared():
     """The command line with all of its commands built, as every process builds them once."""
-    from typer.main import get_command
-
     from phaze.cli import main as cli
 
-    command = get_command(cli.app)
-    cli.app = command
+    cli.commands()
     return cli.main
 
 
