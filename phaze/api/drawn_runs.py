@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from phaze.document_names import TraceFormat
-from phaze.errors import InputError
+from phaze.errors import MALFORMED, InputError
 from phaze.tolerances import FEW_STATES, RETOLD
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from phaze.explore.request.explore_request import ExploreRequest
     from phaze.explore.request.search_progress import Progress
     from phaze.parallel.timeline.replayed_plan import ReplayedPlan
+
+D = TypeVar("D")
 
 
 @dataclass(frozen=True)
@@ -128,11 +130,21 @@ def answer_page(run: RunAtHand, report: Progress) -> tuple[str, str]:
         case PlanDocument():
             return _plan(document, run, report)
         case CompareDocument():
-            return compare_page(run.name, document), ""
+            return _page(compare_page, document, run), ""
         case WhatIfDocument():
-            return whatif_page(run.name, document), ""
+            return _page(whatif_page, document, run), ""
         case ServingDocument():
-            return serving_page(run.name, document), ""
+            return _page(serving_page, document, run), ""
+
+
+def _page(drawn: Callable[[str, D], str], document: D, run: RunAtHand) -> str:
+    """A page of what was asked and answered. Raises InputError where what was asked makes no sense."""
+    try:
+        return drawn(run.name, document)
+    except MALFORMED as error:
+        raise InputError(
+            f"{run.place}: its request makes no sense: {' '.join(str(error).split())}"
+        ) from error
 
 
 def runs_together(runs: Sequence[RunAtHand]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from small_cases import DECODER
@@ -142,3 +143,14 @@ def test_what_cannot_be_written_or_is_not_there(run, dse):
     code, _, err = dse("trace", run, "--per-stage")
     assert code == 2
     assert "no pipeline with a design per stage" in err
+
+
+def test_a_request_that_makes_no_sense_is_told(dse, tmp_path):
+    told = json.loads((Path(__file__).parents[1] / "data" / "documents" / "serving-1.json").read_text())
+    told["request"]["max_ttft_s"] = "none"
+    path = tmp_path / "serving.json"
+    path.write_text(json.dumps(told))
+    code, _, err = dse("report", str(path), "--out", str(tmp_path / "out.html"))
+    assert code == 2
+    assert "its request makes no sense" in err
+    assert not (tmp_path / "out.html").exists()
