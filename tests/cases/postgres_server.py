@@ -59,10 +59,21 @@ class PostgresServer:
         import psycopg
 
         self._made += 1
-        login = {"host": str(self.folder), "user": "dse", "password": PASSWORD, "dbname": "postgres"}
-        with psycopg.connect(**login, autocommit=True) as connection:
+        with psycopg.connect(**self._login, autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE studies{self._made}")
         return f"postgresql://dse:{PASSWORD}@/studies{self._made}?host={self.folder}"
+
+    def connections(self):
+        """Number of connections to the latest database."""
+        import psycopg
+
+        asked = f"SELECT count(*) FROM pg_stat_activity WHERE datname = 'studies{self._made}'"
+        with psycopg.connect(**self._login) as connection:
+            return connection.execute(asked).fetchone()[0]
+
+    @property
+    def _login(self):
+        return {"host": str(self.folder), "user": "dse", "password": PASSWORD, "dbname": "postgres"}
 
     @property
     def _as(self):

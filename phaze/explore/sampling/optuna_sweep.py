@@ -30,7 +30,7 @@ from phaze.explore.sampling.sampled_study import (
 from phaze.explore.sampling.shared_study import StudyMeeting
 from phaze.explore.sampling.space_parameters import parameters
 from phaze.explore.sampling.study_record import StudyPlace, StudyRecord, evaluation_identity, study_identity
-from phaze.explore.sampling.study_storage import open_storage, opening, reaching
+from phaze.explore.sampling.study_storage import hang_up, open_storage, opening, reaching
 
 Assess = Callable[[Sequence[int]], Iterator[Row]]
 _NUMBER = "candidate"  # user attribute: the number of a trial's candidate in the whole grid of the space
@@ -91,8 +91,12 @@ class Sweep:
         went away.
         """
         check_measured(self.plan.task, self.plan.candidates.space)
-        with reaching(str(self.plan.place)):
-            return self._run()
+        try:
+            with reaching(str(self.plan.place)):
+                return self._run()
+        finally:
+            if "_meeting" in vars(self):
+                hang_up(self._meeting.storage)
 
     def _run(self) -> SweepResult:
         if not any(len(block) for block in self.plan.candidates.blocks()):

@@ -109,6 +109,12 @@ def open_storage(where: Path | str | None) -> BaseStorage:
     return _open_database(where)
 
 
+def hang_up(storage: BaseStorage) -> None:
+    """Close the connections of a storage, which opens new ones where it is asked again: servers have only so many."""
+    if isinstance(storage, OrderedStorage):
+        storage.engine.dispose()
+
+
 def without_password(url: str) -> str:
     """A database URL fit to be shown. Raises InputError where it is not one."""
     found = _parsed(url)

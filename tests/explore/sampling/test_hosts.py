@@ -246,6 +246,13 @@ def test_hosts_need_a_place_to_meet(make_sweep):
         run(make_sweep(4, join=True))
 
 
+def test_a_sweep_leaves_no_connection_open(make_sweep, postgres):
+    place = StudyPlace(postgres.database(), "shared")
+    sweep = ChipSweep(make_sweep(TRIALS, batch=BATCH, place=place, join=True), SilentProgress())
+    sweep.run()
+    assert postgres.connections() == 0
+
+
 def test_a_database_that_goes_away_is_told_in_one_sentence_and_the_study_goes_on(make_sweep, postgres):
     plan = make_sweep(TRIALS, batch=BATCH, place=StudyPlace(postgres.database(), "shared"), join=True)
     asked = count()
