@@ -10,28 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from types import MappingProxyType
-from typing import Protocol
 
 from phaze.errors import InputError
+from phaze.workload.graph_workload import ForwardModel
 from phaze.workload.operators.kv_cache import CacheFormat, KvCache
 from phaze.workload.operators.operator_graph import Operator, OperatorGraph, OpKind, Tensor
 from phaze.workload.sharding.context_parallelism import token_axes
 from phaze.workload.training.backward_pass import parameter_views
-
-
-class Recorded(Protocol):
-    """Model over whole sequences."""
-
-    @property
-    def name(self) -> str:
-        """Short name of the model."""
-
-    @property
-    def heads(self) -> int | None:
-        """Attention heads that tensor parallelism divides; None where there are none."""
-
-    def graph(self, batch: int) -> OperatorGraph:
-        """Forward graph of `batch` samples."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +25,7 @@ class DecodingModel:
 
     name: str
     heads: int | None
-    recorded: Recorded
+    recorded: ForwardModel
     context: int
     cache: KvCache
     cache_format: CacheFormat | None = None
@@ -48,7 +33,7 @@ class DecodingModel:
     @classmethod
     def of(
         cls,
-        recorded: Recorded,
+        recorded: ForwardModel,
         source: str,
         context: int | None = None,
         cache: KvCache = KvCache.CONTIGUOUS,
