@@ -280,7 +280,7 @@ def _with_older(
     found = _keys_and_values(
         t, sizes, f"{name}.kv_up_before", latent, shared, f"{name}.k_before", weight=weight, cached=True
     )
-    return tuple(
+    k, v = (
         t.operator(
             f"{name}.{letter}_all",
             OpKind.VIEW,
@@ -293,7 +293,8 @@ def _with_older(
         for letter, pair, size in zip(
             "kv", zip(found, newer, strict=True), (sizes.size, sizes.v_head_dim), strict=True
         )
-    )  # type: ignore[return-value]
+    )
+    return k, v
 
 
 def _on_latents(
@@ -364,15 +365,14 @@ class Experts(Strict):
         return self
 
 
-def mixture(p: Primitives, e: Experts, name: str, x: str) -> str:
+def mixture(p: Transformer, e: Experts, name: str, x: str) -> str:
     """Send every token to its experts, and add up what they and the shared ones make of it.
 
     Few tokens, as of decoding, do not reach all experts.
     """
     routes = _routes(p, e, name, x)
     batch, tokens, hidden = p.g.shape(x)
-    inference = isinstance(p, Transformer) and p.cache is not None
-    reached = experts_reached(e.number, e.per_token, batch * tokens) if inference else e.number
+    reached = e.number if p.cache is None else experts_reached(e.number, e.per_token, batch * tokens)
     sent = (reached, -(-batch * tokens * e.per_token // reached), hidden)
     y = p.operator(f"{name}.dispatch", OpKind.DISPATCH, (x, routes), sent, shard=Shard.COLUMN)
     y = _inside(p, e, name, y)
