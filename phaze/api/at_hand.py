@@ -104,7 +104,7 @@ _FUNCTIONS = {Planned: "plan", PlannedServing: "plan_serving", Varied: "whatif"}
 def _kept(run: Path) -> RunAtHand:
     from phaze.explore.documents.result_document import ResultDocument
     from phaze.explore.documents.sweep_document import SweepDocument
-    from phaze.inputs.recorded_request import request_of
+    from phaze.inputs.recorded.recorded_request import request_of
     from phaze.runs.document_formats import load_answer
     from phaze.runs.run_directory import DESIGNS, load_designs
 

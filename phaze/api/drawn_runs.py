@@ -43,7 +43,7 @@ class ReplayedRun:
         Takes seconds.
         """
         from phaze.explore.explaining.run_explanation import explain
-        from phaze.inputs.recorded_request import question_in
+        from phaze.inputs.recorded.recorded_request import question_in
 
         if self.request is None:
             return None

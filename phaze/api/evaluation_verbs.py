@@ -119,7 +119,7 @@ def evaluate(options: EvaluateOptions) -> Evaluated:
     Raises InputError where an argument is no good, InfeasibleError where the workload does not fit.
     """
     from phaze.inputs.evaluate_inputs import evaluate_given
-    from phaze.inputs.input_files import record_question
+    from phaze.inputs.recorded.input_files import record_question
     from phaze.runs.run_directory import kept_answer
 
     with kept_answer(options.out) as keep:
@@ -134,7 +134,7 @@ def compare(options: CompareOptions) -> Compared:
     Raises InputError where an argument is no good, InfeasibleError where none of them can run the workload.
     """
     from phaze.inputs.evaluate_inputs import check_some_can, compare_given
-    from phaze.inputs.input_files import record_question
+    from phaze.inputs.recorded.input_files import record_question
     from phaze.runs.run_directory import kept_answer
 
     with kept_answer(options.out) as keep:
@@ -163,8 +163,8 @@ def validate(
     Raises InputError where there is no such folder, set or rung.
     """
     from phaze.cost.fidelity import Fidelity, check_judged
-    from phaze.inputs.input_files import measurements_folder
     from phaze.inputs.named_choices import choose
+    from phaze.inputs.recorded.input_files import measurements_folder
     from phaze.validation.left_out import with_left_out
     from phaze.validation.model_validation import compare, report
 

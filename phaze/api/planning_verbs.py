@@ -123,8 +123,8 @@ def plan(options: PlanOptions) -> Planned:
 
     Raises InputError where arguments are no good or contradict one another, InfeasibleError where no plan fits.
     """
-    from phaze.inputs.input_files import record_question
     from phaze.inputs.plan_inputs import plan_answer
+    from phaze.inputs.recorded.input_files import record_question
     from phaze.runs.run_directory import kept_answer
 
     with kept_answer(options.out) as keep:
@@ -138,8 +138,8 @@ def whatif(options: WhatIfOptions) -> Varied:
 
     Raises InputError where an argument, a name or a value is no good, InfeasibleError where no value has a plan.
     """
-    from phaze.inputs.input_files import record_question
     from phaze.inputs.plan_inputs import whatif_answer
+    from phaze.inputs.recorded.input_files import record_question
     from phaze.report.terminal.whatif_table import check_plot_file, write_plot
     from phaze.runs.run_directory import kept_answer
 
@@ -160,8 +160,8 @@ def plan_serving(options: PlanServingOptions) -> PlannedServing:
 
     Raises InputError where an argument is no good, InfeasibleError where nothing meets the targets.
     """
-    from phaze.inputs.input_files import record_question
     from phaze.inputs.plan_inputs import serving_answer
+    from phaze.inputs.recorded.input_files import record_question
     from phaze.runs.run_directory import kept_answer
 
     with kept_answer(options.out) as keep:

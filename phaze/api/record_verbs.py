@@ -204,7 +204,7 @@ def explain(
     Raises InputError where the run is of several workloads, was made by another verb, or was changed.
     """
     from phaze.explore.explaining.run_explanation import explain as explained
-    from phaze.inputs.recorded_request import question_in
+    from phaze.inputs.recorded.recorded_request import question_in
     from phaze.quantity import parse_time
 
     found = run_at_hand(run)
@@ -303,7 +303,7 @@ def replay(run: Run, *, progress: Progress | None = None) -> Differed:
     Raises InputError where the question is not known or held an object of Python, or an input has changed since.
     """
     from phaze.explore.request.search_progress import SilentProgress
-    from phaze.inputs.repeated_question import repeat_question
+    from phaze.inputs.recorded.repeated_question import repeat_question
     from phaze.runs.run_difference import compare_runs
 
     found = run_at_hand(run)

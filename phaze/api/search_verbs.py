@@ -161,7 +161,7 @@ def explore(options: RunOptions, progress: Progress | None = None) -> Explored:
     from phaze.explore.answers.main_job import explore as searched
     from phaze.explore.answers.main_job import resolve_strategy
     from phaze.explore.request.search_resources import SearchResources
-    from phaze.inputs.input_files import record_question
+    from phaze.inputs.recorded.input_files import record_question
     from phaze.inputs.run_inputs import make_request
     from phaze.runs.executors.open_executor import open_executor
     from phaze.runs.run_directory import write_run
@@ -192,7 +192,7 @@ def sweep(options: SweepOptions, progress: Progress | None = None) -> Swept:
     from phaze.explore.documents.sweep_document import sweep_document
     from phaze.explore.request.search_resources import SearchResources
     from phaze.explore.sampling.optuna_sweep import Sweep
-    from phaze.inputs.input_files import record_question
+    from phaze.inputs.recorded.input_files import record_question
     from phaze.inputs.sweep_inputs import JOURNAL, make_plan
     from phaze.runs.executors.open_executor import open_executor
     from phaze.runs.run_directory import write_sweep

@@ -71,7 +71,7 @@ def _planned(document: PlanDocument, framework: str, choices: dict[str, Any]) ->
 
 def _asked(document: PlanDocument) -> dict[str, Any]:
     """What the plan was asked by: as its manifest tells, else as its request does. Raises InputError."""
-    from phaze.inputs.recorded_request import asked_before
+    from phaze.inputs.recorded.recorded_request import asked_before
 
     manifest, request = document.manifest, document.request
     if manifest.asked is not None and manifest.asked.verb == "plan":

@@ -202,8 +202,8 @@ def test_names_are_found_whatever_their_spelling(dse, explorer, tmp_path):
 
 
 def test_an_onnx_file_is_hashed_as_it_is(tmp_path):
-    from phaze.inputs.input_files import input_files
     from phaze.inputs.option_models import RunOptions
+    from phaze.inputs.recorded.input_files import input_files
 
     (tmp_path / "m.onnx").write_bytes(b"abc")
     assert input_files(RunOptions(workload=[str(tmp_path / "m.onnx")]))["workload"] == tmp_path / "m.onnx"

@@ -21,7 +21,7 @@ from phaze.errors import InputError
 from phaze.inputs import option_models
 from phaze.inputs.option_models import MODELS, Effect, PlanOptions, RunOptions, WhatIfOptions
 from phaze.inputs.option_reading import read, taken
-from phaze.inputs.recorded_request import asked_before, recorded_options
+from phaze.inputs.recorded.recorded_request import asked_before, recorded_options
 
 PYTHON = {"run": "explore"} | {verb: verb for verb in ("sweep", "evaluate", "compare", "plan")}
 

@@ -10,7 +10,7 @@ from small_cases import small_decoder
 
 from phaze.cli import main as cli
 from phaze.errors import InputError
-from phaze.inputs.recorded_request import asked_of_run, request_of
+from phaze.inputs.recorded.recorded_request import asked_of_run, request_of
 from phaze.runs.run_directory import load_run
 
 SPACE = "schema_version: 1\nname: few\naxes:\n  - {fields: [tensor_cores], values: [4]}\n"

@@ -36,8 +36,8 @@ def training(options: PlanOptions, context: typer.Context) -> None:
         return
     from phaze.cli.console_output import console, print_json, progress
     from phaze.errors import InputError
-    from phaze.inputs.input_files import record_question
     from phaze.inputs.plan_inputs import plan_answer
+    from phaze.inputs.recorded.input_files import record_question
     from phaze.report.terminal.plan_tables import print_plan
     from phaze.runs.run_directory import kept_answer
 

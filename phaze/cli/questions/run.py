@@ -45,7 +45,7 @@ def _found(options: RunOptions) -> tuple[ResultDocument, Path, bool]:
     from phaze.explore.answers.main_job import explore
     from phaze.explore.request.search_progress import Clock
     from phaze.explore.request.search_resources import SearchResources
-    from phaze.inputs.input_files import input_files, record_question, run_folder
+    from phaze.inputs.recorded.input_files import input_files, record_question, run_folder
     from phaze.inputs.run_inputs import make_request
     from phaze.runs.executors.open_executor import open_executor
     from phaze.runs.run_directory import run_directory, write_run

@@ -44,7 +44,7 @@ def open_run_stores(folder: Path, options: RunOptions, files: Mapping[str, Path]
 
 def _check_complete(folder: Path, question: Question) -> None:
     """Raises InputError where a complete run in that folder was asked something else."""
-    from phaze.inputs.recorded_request import asked_before
+    from phaze.inputs.recorded.recorded_request import asked_before
     from phaze.runs.run_directory import RESULT, load_run
     from phaze.runs.store.run_record import Question
 

@@ -10,7 +10,7 @@ import typer
 from phaze.cli import shared_options as opt
 from phaze.cli.shell_completion import one_of
 from phaze.errors import InputError
-from phaze.inputs.input_files import DATA, measurements_folder
+from phaze.inputs.recorded.input_files import DATA, measurements_folder
 
 FAILED = 5
 """Exit code where an error is above its threshold."""

@@ -23,8 +23,8 @@ def command(options: WhatIfOptions) -> None:
     See also: dse plan for one value; dse explain for the names of hardware fields.
     """
     from phaze.cli.console_output import console, print_json, progress, say
-    from phaze.inputs.input_files import record_question
     from phaze.inputs.plan_inputs import whatif_answer
+    from phaze.inputs.recorded.input_files import record_question
     from phaze.report.terminal.whatif_table import check_plot_file, print_whatif, write_plot
     from phaze.runs.run_directory import kept_answer
 

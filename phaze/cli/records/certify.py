@@ -36,7 +36,7 @@ def command(
     """
     from phaze.cli.console_output import console, print_json, progress
     from phaze.explore.recheck.certify_run import certify, question_changed
-    from phaze.inputs.recorded_request import request_of
+    from phaze.inputs.recorded.recorded_request import request_of
     from phaze.report.terminal.check_tables import print_certify_report
     from phaze.runs.run_directory import load_designs, load_run
 

@@ -45,7 +45,7 @@ def command(
 def _run(run: Path, *, budgets: bool, time_limit: str, json: bool, quiet: bool) -> None:
     from phaze.cli.console_output import console, print_json, progress
     from phaze.explore.explaining.run_explanation import explain
-    from phaze.inputs.recorded_request import question_of
+    from phaze.inputs.recorded.recorded_request import question_of
     from phaze.quantity import parse_time
     from phaze.report.terminal.explanation_tables import print_explanation
     from phaze.runs.run_directory import load_run

@@ -35,7 +35,7 @@ def command(
     from contextlib import nullcontext
 
     from phaze.cli.console_output import console, print_json, progress
-    from phaze.inputs.repeated_question import repeat_question
+    from phaze.inputs.recorded.repeated_question import repeat_question
     from phaze.report.terminal.side_by_side import print_difference
     from phaze.runs.document_formats import load_answer
     from phaze.runs.run_difference import compare_runs

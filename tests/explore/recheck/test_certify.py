@@ -11,7 +11,7 @@ from phaze.explore.documents.result_document import Asked
 from phaze.explore.recheck.certify_run import certify as checked
 from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
 from phaze.hardware.spaces.space_file import load_space
-from phaze.inputs.recorded_request import asked_of_run
+from phaze.inputs.recorded.recorded_request import asked_of_run
 from phaze.parallel.plan_choices import load_plans
 
 WHOLE_ANSWERS = True  # runners-up serve as false winners

@@ -17,7 +17,7 @@ from phaze.explore.recheck import common_recheck
 from phaze.explore.recheck.certify_run import certify, question_changed
 from phaze.explore.recheck.elementary_checks import leaves, path_text
 from phaze.explore.recheck.several_recheck import SeveralWorkloads
-from phaze.inputs.recorded_request import request_of
+from phaze.inputs.recorded.recorded_request import request_of
 from phaze.runs.run_directory import load_designs, load_run
 
 WHOLE_ANSWERS = True  # runners-up and known chips are falsified, too

@@ -58,7 +58,7 @@ def record_question(document: Document, verb: str, options: Options, command: Se
     `command`: as typed, empty in Python.
     """
     from phaze.explore.documents.result_manifest import question_sha256
-    from phaze.inputs.recorded_request import recorded_options
+    from phaze.inputs.recorded.recorded_request import recorded_options
     from phaze.runs.atomic_files import file_hashes
 
     told = {

@@ -136,7 +136,7 @@ def asked_of_run(manifest: Manifest, run: Path) -> RunOptions:
 
 def check_inputs(manifest: Manifest, options: Options) -> None:
     """Raises InputError where a file that the run has read is not what it was."""
-    from phaze.inputs.input_files import input_files
+    from phaze.inputs.recorded.input_files import input_files
     from phaze.runs.atomic_files import file_hashes
 
     files = input_files(options)

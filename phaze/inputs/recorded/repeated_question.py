@@ -13,7 +13,7 @@ from phaze.explore.documents.result_document import ResultDocument
 from phaze.inputs.evaluate_inputs import compare_given, evaluate_given
 from phaze.inputs.option_models import MODELS, RunOptions, SweepOptions
 from phaze.inputs.plan_inputs import plan_answer, serving_answer, whatif_answer
-from phaze.inputs.recorded_request import asked_before, asked_of_run, check_inputs
+from phaze.inputs.recorded.recorded_request import asked_before, asked_of_run, check_inputs
 from phaze.runs.run_directory import write_answer
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class RepeatedAnswer:
 
     def signed_as(self, before: Manifest) -> RepeatedAnswer:
         """The same with the question of another manifest: it is that one's."""
-        from phaze.inputs.input_files import naming_packages
+        from phaze.inputs.recorded.input_files import naming_packages
 
         manifest = self.document.manifest
         told = {name: getattr(before, name) for name in ("command", "asked", "inputs_sha256")}
