@@ -36,9 +36,9 @@ from phaze.hardware.physical_constants import Constants, constants
 from phaze.hardware.silicon.die_area import area_mm2
 from phaze.hardware.silicon.dvfs import fit_clock, product_clock_hz
 from phaze.hardware.silicon.package_power import tdp_w
-from phaze.validation.measured_systems import chip_of
-from phaze.validation.measurement_columns import read_columns
-from phaze.validation.measurement_schemas import TABLES
+from phaze.validation.measured.measured_systems import chip_of
+from phaze.validation.measured.measurement_columns import read_columns
+from phaze.validation.measured.measurement_schemas import TABLES
 from phaze.validation.sets.kernels.power_measurements import watts
 
 LIMITS_W: Mapping[str, float] = {

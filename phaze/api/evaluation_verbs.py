@@ -165,7 +165,7 @@ def validate(
     from phaze.cost.fidelity import Fidelity, check_judged
     from phaze.inputs.named_choices import choose
     from phaze.inputs.recorded.input_files import measurements_folder
-    from phaze.validation.left_out import with_left_out
+    from phaze.validation.fits.left_out import with_left_out
     from phaze.validation.model_validation import compare, report
 
     level = choose(Fidelity, rung, "--rung")

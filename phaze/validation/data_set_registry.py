@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from phaze.validation.measured_cases import Judged
-from phaze.validation.measurement_columns import Columns
+from phaze.validation.measured.measured_cases import Judged
+from phaze.validation.measured.measurement_columns import Columns
 from phaze.validation.sets import collective_measurements, silicon_measurements
 from phaze.validation.sets.kernels import (
     convolution_measurements,

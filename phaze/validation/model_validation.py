@@ -20,9 +20,9 @@ from phaze.arrays import Floats
 from phaze.cost.fidelity import JUDGED, Fidelity
 from phaze.errors import MALFORMED, InputError
 from phaze.validation.data_set_registry import DATA_SETS, DataSet, Metric
-from phaze.validation.measured_cases import Judged
-from phaze.validation.measurement_columns import Columns, read_columns
-from phaze.validation.measurement_schemas import TABLES
+from phaze.validation.measured.measured_cases import Judged
+from phaze.validation.measured.measurement_columns import Columns, read_columns
+from phaze.validation.measured.measurement_schemas import TABLES
 from phaze.validation.validation_document import Comparison, ValidationReport, peers
 from phaze.yaml_file import parse_yaml
 

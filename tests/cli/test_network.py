@@ -15,7 +15,7 @@ from phaze.cost.kernels.link_constants import LIBRARY
 from phaze.errors import InputError
 from phaze.hardware.cluster_network import Network, load_network, network_yaml
 from phaze.hardware.network_tiers import LinkLaw, Medium, Tier
-from phaze.validation.collective_network_fit import fit_network, read_samples
+from phaze.validation.fits.collective_network_fit import fit_network, read_samples
 from phaze.workload.work import Collective
 
 TRUTH = Network(

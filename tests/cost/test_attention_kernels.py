@@ -23,7 +23,7 @@ from phaze.cost.roofline_model import roofline_s
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.cluster_network import load_network
 from phaze.hardware.hardware_fields import field_table
-from phaze.validation.single_operators import attention, product
+from phaze.validation.measured.single_operators import attention, product
 from phaze.workload.operators.operator_graph import GraphBuilder, OpKind
 from phaze.workload.operators.operator_steps import OperatorContext
 from phaze.workload.operators.rule_table import RULES

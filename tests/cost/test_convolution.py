@@ -19,7 +19,7 @@ from phaze.cost.kernels.fitted_constants import fitted_constants, law_of
 from phaze.cost.kernels.kernel_laws import Shape, kernels_s, shape_of
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.hardware_fields import field_table
-from phaze.validation.single_operators import convolution, product
+from phaze.validation.measured.single_operators import convolution, product
 from phaze.workload.work import Format, Role
 
 TABLE = to_table([load_architecture("p100")])

@@ -15,7 +15,7 @@ from phaze.cost.kernels.systolic_programs import SerialLaw
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.hardware_fields import field_table
 from phaze.hardware.network_tiers import LinkLaw, Medium
-from phaze.validation.single_operators import exchange, product
+from phaze.validation.measured.single_operators import exchange, product
 from phaze.workload.work import Collective, Format, Traffic
 
 

@@ -19,7 +19,7 @@ from phaze.cost.kernels.simt_products import (
 )
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.derived_figures import product_flops_per_s
-from phaze.validation.single_operators import product
+from phaze.validation.measured.single_operators import product
 from phaze.workload.work import Format
 
 TABLE = to_table([load_architecture("a100-80gb")])

@@ -14,7 +14,7 @@ from phaze.cost.kernels.kernel_laws import kernels_s
 from phaze.cost.kernels.systolic_programs import SerialChip, SerialLaw, SerialProducts, serial_products_s
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.derived_figures import peak_flops_per_s
-from phaze.validation.single_operators import product
+from phaze.validation.measured.single_operators import product
 
 MIB = 2.0**20
 CHIP = SerialChip(rows=256, columns=256, memory_bytes_per_s=1e12, on_chip_bytes=128 * MIB)

@@ -13,7 +13,7 @@ from phaze.cost.kernels.kernel_laws import Shape, kernels_s, shape_of
 from phaze.cost.kernels.streaming_kernels import StreamChip, StreamLaw, Streams, stream_chip, streams_s
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.hardware_fields import field_table
-from phaze.validation.single_operators import elementwise, norm, product, softmax
+from phaze.validation.measured.single_operators import elementwise, norm, product, softmax
 from phaze.workload.work import Unit, Work
 from phaze.workload.workload_loader import load_workload
 

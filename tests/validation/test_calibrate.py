@@ -12,7 +12,7 @@ from phaze.cost.kernels.law_fitting import fit_constants
 from phaze.cost.kernels.simt_products import SimtLaw
 from phaze.errors import InputError
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.validation.single_operators import product
+from phaze.validation.measured.single_operators import product
 
 pytest.importorskip("scipy")
 

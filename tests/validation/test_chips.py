@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from phaze.validation.measured_systems import chip_of
+from phaze.validation.measured.measured_systems import chip_of
 
 DATA = os.environ.get("DSE_DATA")
 COLUMNS = ("device", "chip", "accelerator", "gpu", "gpu_per_stage_replica")

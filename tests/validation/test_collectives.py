@@ -11,9 +11,9 @@ from phaze.cost.kernels.fitted_constants import fitted_constants
 from phaze.cost.kernels.link_constants import law_file, with_laws
 from phaze.hardware.cluster_network import load_network
 from phaze.hardware.network_tiers import LinkLaw, Medium
-from phaze.validation.measured_systems import system_of
-from phaze.validation.measurement_columns import Columns, read_columns
-from phaze.validation.measurement_schemas import TABLES
+from phaze.validation.measured.measured_systems import system_of
+from phaze.validation.measured.measurement_columns import Columns, read_columns
+from phaze.validation.measured.measurement_schemas import TABLES
 from phaze.validation.sets.collective_measurements import large, small
 from phaze.workload.work import Collective
 

@@ -23,10 +23,10 @@ from phaze.cost.kernels.kernel_laws import kernels_s
 from phaze.cost.kernels.link_constants import with_laws
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.cluster_network import load_network
-from phaze.validation.measurement_columns import read_columns
-from phaze.validation.measurement_schemas import TABLES
+from phaze.validation.measured.measurement_columns import read_columns
+from phaze.validation.measured.measurement_schemas import TABLES
+from phaze.validation.measured.single_operators import product
 from phaze.validation.sets.kernels import exchange_measurements, expert_measurements, latent_measurements
-from phaze.validation.single_operators import product
 from phaze.workload.work import LATENT, Collective, Format
 
 H200 = to_table([load_architecture("h200")])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from phaze.cost.fidelity import Fidelity
-from phaze.validation.measurement_columns import Columns
-from phaze.validation.published_runs import PublishedRuns
+from phaze.validation.measured.measurement_columns import Columns
+from phaze.validation.measured.published_runs import PublishedRuns
 from phaze.validation.sets.training import fsdp_runs, torchtitan_runs
 
 MPT = {

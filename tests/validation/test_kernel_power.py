@@ -12,8 +12,8 @@ from phaze.cost.kernels.quantise_kernel import PER_BLOCK, PER_TENSOR
 from phaze.cost.pass_energy import running_w, static_w
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.silicon.package_power import energy_constants
-from phaze.validation.measurement_columns import read_columns
-from phaze.validation.measurement_schemas import TABLES
+from phaze.validation.measured.measurement_columns import read_columns
+from phaze.validation.measured.measurement_schemas import TABLES
 from phaze.validation.sets.kernels.engine_measurements import latencies
 from phaze.validation.sets.kernels.power_measurements import SHOWN, SHOWN_SHORT, short_watts, watts
 from phaze.validation.sets.kernels.vector_measurements import NOT_MODELLED

@@ -14,7 +14,7 @@ from phaze.parallel.cluster import Cluster
 from phaze.parallel.framework import Framework, list_frameworks, load_framework
 from phaze.parallel.parallel_plan import ParallelPlan
 from phaze.validation.data_set_registry import DATA_SETS
-from phaze.validation.left_out import (
+from phaze.validation.fits.left_out import (
     Constant,
     FittedRuns,
     MeasuredKernels,
@@ -25,10 +25,10 @@ from phaze.validation.left_out import (
     refit,
     refitted,
 )
-from phaze.validation.measured_cases import Row
-from phaze.validation.published_models import gpt
-from phaze.validation.published_runs import PublishedRun, best_iteration, estimator
-from phaze.validation.single_operators import product
+from phaze.validation.measured.measured_cases import Row
+from phaze.validation.measured.published_models import gpt
+from phaze.validation.measured.published_runs import PublishedRun, best_iteration, estimator
+from phaze.validation.measured.single_operators import product
 
 TITLE = "e2e_torchtitan time"
 

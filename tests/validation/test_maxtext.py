@@ -9,8 +9,8 @@ import pytest
 
 from phaze.cost.fidelity import Fidelity
 from phaze.hardware.architecture import load_architecture
-from phaze.validation.measurement_columns import Columns
-from phaze.validation.published_models import dimensions_of
+from phaze.validation.measured.measurement_columns import Columns
+from phaze.validation.measured.published_models import dimensions_of
 from phaze.validation.sets.training import maxtext_runs, trainium_runs
 from phaze.validation.sets.training.maxtext_runs import Job, built, extents, least_slices, slice_network
 

@@ -14,8 +14,8 @@ from phaze.parallel.framework import load_framework
 from phaze.parallel.pipelines.chunk_times import even_chunks
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.parallel.pipelines.pipeline_simulation import pipeline_s
-from phaze.validation.measurement_columns import Columns
-from phaze.validation.published_runs import PublishedRun, StatedRun, count_or, estimator
+from phaze.validation.measured.measurement_columns import Columns
+from phaze.validation.measured.published_runs import PublishedRun, StatedRun, count_or, estimator
 from phaze.validation.sets.training import literature_runs, megatron_runs
 
 A100 = load_architecture("a100-80gb")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from phaze.cost.fidelity import Fidelity
-from phaze.validation.measurement_columns import Columns
+from phaze.validation.measured.measurement_columns import Columns
 from phaze.validation.sets.training import mlperf_runs
 
 BERT, RESNET = "BERT-large pretraining (MLPerf, seq 512 packed/unpadded)", "ResNet-50 v1.5 224x224 (ImageNet)"

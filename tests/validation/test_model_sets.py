@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from phaze.cost.fidelity import Fidelity
-from phaze.validation.measured_systems import chip_of
-from phaze.validation.measurement_columns import Columns
+from phaze.validation.measured.measured_systems import chip_of
+from phaze.validation.measured.measurement_columns import Columns
 from phaze.validation.sets.training import neusight_runs
 from phaze.workload.work import Format
 

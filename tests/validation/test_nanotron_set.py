@@ -12,7 +12,7 @@ from phaze.parallel.cluster import Cluster
 from phaze.parallel.framework import load_framework
 from phaze.parallel.parallel_plan import ParallelPlan
 from phaze.parallel.training.iteration_estimate import Estimator
-from phaze.validation.measurement_columns import Columns
+from phaze.validation.measured.measurement_columns import Columns
 from phaze.validation.model_validation import f1_score
 from phaze.validation.sets.training import nanotron_runs
 from phaze.validation.sets.training.nanotron_runs import stages_of

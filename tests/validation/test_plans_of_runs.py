@@ -13,10 +13,10 @@ from phaze.cost.fidelity import Fidelity
 from phaze.parallel.parallel_plan import ParallelPlan
 from phaze.parallel.plan_choices import Cut, chosen
 from phaze.validation.data_set_registry import DATA_SETS, Metric
-from phaze.validation.measurement_columns import read_columns
-from phaze.validation.measurement_schemas import TABLES
+from phaze.validation.measured.measurement_columns import read_columns
+from phaze.validation.measured.measurement_schemas import TABLES
+from phaze.validation.measured.published_runs import PublishedRun, PublishedRuns, estimator
 from phaze.validation.model_validation import data_files
-from phaze.validation.published_runs import PublishedRun, PublishedRuns, estimator
 
 FOLDER = os.environ.get("DSE_DATA")
 SETS = [s for s in DATA_SETS if s.metric in (Metric.TIME, Metric.MEMORY)]

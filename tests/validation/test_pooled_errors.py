@@ -9,7 +9,7 @@ import pytest
 
 from phaze.cost.fidelity import Fidelity
 from phaze.report.page.validation_page import taken_home
-from phaze.validation.measured_cases import Judged
+from phaze.validation.measured.measured_cases import Judged
 from phaze.validation.model_validation import Compared
 from phaze.validation.pooled_errors import pooled, written
 from phaze.validation.stated_errors import StatedError, stated_errors

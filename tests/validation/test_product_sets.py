@@ -8,9 +8,9 @@ from phaze.cost.fidelity import Fidelity
 from phaze.cost.kernels.kernel_laws import kernels_s
 from phaze.cost.kernels.quantise_kernel import PER_BLOCK, PER_TENSOR, TO_FP4, quantisation
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.validation.measurement_columns import Columns
+from phaze.validation.measured.measurement_columns import Columns
+from phaze.validation.measured.single_operators import product
 from phaze.validation.sets.kernels import gemm_measurements
-from phaze.validation.single_operators import product
 from phaze.workload.work import Format
 
 

@@ -11,8 +11,8 @@ from phaze.cost.fidelity import Fidelity
 from phaze.cost.pass_energy import running_w
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.silicon.package_power import energy_constants
-from phaze.validation.measurement_columns import read_columns
-from phaze.validation.measurement_schemas import TABLES
+from phaze.validation.measured.measurement_columns import read_columns
+from phaze.validation.measured.measurement_schemas import TABLES
 from phaze.validation.sets.kernels.request_power import watts
 
 HEAD = "model,gpu,tp,prompt_tokens,batch,output_tokens,prompt_ms,token_ms,average_power_fraction"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from phaze.cost.fidelity import Fidelity
-from phaze.validation.measurement_columns import Columns
+from phaze.validation.measured.measurement_columns import Columns
 from phaze.validation.sets.training import deepspeed_runs
 
 NAMES = (

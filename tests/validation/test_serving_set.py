@@ -9,8 +9,8 @@ import pytest
 from phaze.cost.fidelity import Fidelity
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.derived_figures import hbm_bandwidth_bytes_per_s
-from phaze.validation.measurement_columns import read_columns
-from phaze.validation.measurement_schemas import TABLES
+from phaze.validation.measured.measurement_columns import read_columns
+from phaze.validation.measured.measurement_schemas import TABLES
 from phaze.validation.sets.serving import engine_runs
 
 STANDARD = {

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from phaze.cost.fidelity import Fidelity
-from phaze.validation.measurement_columns import Columns
+from phaze.validation.measured.measurement_columns import Columns
 from phaze.validation.sets.kernels import convolution_measurements, profiler_measurements
 from phaze.validation.sets.kernels.profiler_measurements import Operator
 from phaze.validation.sets.training import megatron_runs

@@ -6,8 +6,8 @@ import pytest
 
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.silicon.die_area import area_mm2
-from phaze.validation.measurement_columns import read_columns
-from phaze.validation.measurement_schemas import TABLES
+from phaze.validation.measured.measurement_columns import read_columns
+from phaze.validation.measured.measurement_schemas import TABLES
 from phaze.validation.sets.silicon_measurements import UNSURE, areas, breakdown, powers
 
 PHOTO = """chip,component,area_mm2

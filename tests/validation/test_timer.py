@@ -2,7 +2,7 @@
 
 import pytest
 
-from phaze.validation.measured_cases import EXACT, Timer, timer_of
+from phaze.validation.measured.measured_cases import EXACT, Timer, timer_of
 
 
 @pytest.mark.parametrize(

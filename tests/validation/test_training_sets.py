@@ -7,7 +7,7 @@ import pytest
 
 from phaze.cost.fidelity import Fidelity
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
-from phaze.validation.measurement_columns import Columns
+from phaze.validation.measured.measurement_columns import Columns
 from phaze.validation.sets.training import bridge_runs, mlperf_runs
 
 ROW = {

@@ -12,8 +12,8 @@ from phaze.cli.main import app
 from phaze.cost.fidelity import Fidelity
 from phaze.errors import InputError
 from phaze.validation.data_set_registry import DATA_SETS
-from phaze.validation.measurement_columns import read_columns
-from phaze.validation.measurement_schemas import TABLES
+from phaze.validation.measured.measurement_columns import read_columns
+from phaze.validation.measured.measurement_schemas import TABLES
 from phaze.validation.model_validation import thresholds, validate
 
 SCALESIM = "M,N,K,array_rows,array_cols,dataflow,compute_cycles\n"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from phaze.cost.fidelity import Fidelity
-from phaze.validation.measurement_columns import Columns
+from phaze.validation.measured.measurement_columns import Columns
 from phaze.validation.sets.kernels import eager_measurements, layer_measurements, vector_measurements
 from phaze.validation.sets.kernels.eager_measurements import BACKWARD, FORWARD, Operator, sides
 from phaze.workload.work import Format

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from phaze.cost.fidelity import Fidelity
-from phaze.validation.measurement_columns import Columns, read_columns
-from phaze.validation.measurement_schemas import TABLES
+from phaze.validation.measured.measurement_columns import Columns, read_columns
+from phaze.validation.measured.measurement_schemas import TABLES
 from phaze.validation.sets.training import deepspeed_runs
 
 DATA = os.environ.get("DSE_DATA")

@@ -88,7 +88,7 @@ def report_fit(
     from phaze.cli.console_output import print_json, say
     from phaze.hardware.cluster_network import network_yaml
     from phaze.quantity import parse_rate
-    from phaze.validation.collective_network_fit import fit_network, read_samples
+    from phaze.validation.fits.collective_network_fit import fit_network, read_samples
 
     wide = None if bandwidth is None else parse_rate(bandwidth, "--bandwidth")
     samples = read_samples(file, system)

@@ -13,7 +13,7 @@ from phaze.cli.shell_completion import archs
 
 if TYPE_CHECKING:
     from phaze.hardware.architecture import Architecture
-    from phaze.validation.measured_cases import Row
+    from phaze.validation.measured.measured_cases import Row
 
 
 def command(
@@ -42,7 +42,7 @@ def command(
     from phaze.document_names import DocumentName
     from phaze.inputs.architecture_names import find_architecture
     from phaze.runs.atomic_files import check_writable, write_atomically
-    from phaze.validation.kernel_calibration import Calibrator
+    from phaze.validation.fits.kernel_calibration import Calibrator
 
     if out is not None:
         check_writable(out)
@@ -73,8 +73,8 @@ def command(
 
 def _rows(data: Path, chip: Architecture, progress: Callable[[str], None]) -> tuple[Row, ...]:
     """Measurements of a chip in a table of products, or in a folder of data sets. Raises InputError."""
-    from phaze.validation.kernel_calibration import rows_of
-    from phaze.validation.own_measurements import own_products
+    from phaze.validation.fits.kernel_calibration import rows_of
+    from phaze.validation.measured.own_measurements import own_products
 
     if data.is_dir():
         return rows_of(data / "validation" if (data / "validation").is_dir() else data, chip, progress)

@@ -39,7 +39,7 @@ def template(
     """
     from phaze.inputs.named_choices import choose
     from phaze.runs.atomic_files import check_writable, write_atomically
-    from phaze.validation.own_measurements import Template, template_text
+    from phaze.validation.measured.own_measurements import Template, template_text
 
     text = template_text(choose(Template, what, "WHAT"))
     if out is None:

@@ -59,7 +59,7 @@ def command(
     from phaze.report.page.validation_page import write_page
     from phaze.report.terminal.check_tables import print_validation_report
     from phaze.validation import model_validation as validation
-    from phaze.validation.left_out import with_left_out
+    from phaze.validation.fits.left_out import with_left_out
 
     folder, level = measurements_folder(data), choose(Fidelity, rung, "--rung")
     check_judged(level)

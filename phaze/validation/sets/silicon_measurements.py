@@ -12,9 +12,9 @@ from phaze.cost.fidelity import Fidelity
 from phaze.hardware.architecture import FROM_LIMIT, Architecture, to_table
 from phaze.hardware.silicon.die_area import area_mm2, area_parts_mm2
 from phaze.hardware.silicon.package_power import tdp_w
-from phaze.validation.measured_cases import Judged
-from phaze.validation.measured_systems import chip_of
-from phaze.validation.measurement_columns import Columns
+from phaze.validation.measured.measured_cases import Judged
+from phaze.validation.measured.measured_systems import chip_of
+from phaze.validation.measured.measurement_columns import Columns
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE
 
 _ON_PHOTOS = {

@@ -15,7 +15,7 @@ from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.parallel.training.layer_costs import layer_costs
 from phaze.parallel.training.operator_costs import OperatorCosts
 from phaze.scheduling.passes import SolveLimits
-from phaze.validation.published_models import gpt
+from phaze.validation.measured.published_models import gpt
 from phaze.workload.fusion_rules import Fusion
 from phaze.workload.parallel_degrees import Parallel, Sharding
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from phaze.validation.published_models import decoder
+from phaze.validation.measured.published_models import decoder
 from phaze.workload.fusion_rules import NO_FUSION
 from phaze.workload.operators.low_precision import Recipe
 from phaze.workload.parallel_degrees import Sharding

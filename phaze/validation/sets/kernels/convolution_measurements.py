@@ -9,12 +9,12 @@ import numpy as np
 
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.derived_figures import product_flops_per_s
-from phaze.validation.measured_cases import Cases, Judged, Timer
-from phaze.validation.measured_systems import chip_of
-from phaze.validation.measurement_columns import Columns
+from phaze.validation.measured.measured_cases import Cases, Judged, Timer
+from phaze.validation.measured.measured_systems import chip_of
+from phaze.validation.measured.measurement_columns import Columns
+from phaze.validation.measured.single_operators import Filters, Maps, Pair, convolution
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE
 from phaze.validation.sets.kernels.vector_measurements import NOT_MODELLED
-from phaze.validation.single_operators import Filters, Maps, Pair, convolution
 from phaze.workload.work import Format, Role
 
 NOT_MEASURED = "pass not measured"

@@ -10,11 +10,11 @@ from types import MappingProxyType
 
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.derived_figures import product_flops_per_s
-from phaze.validation.measured_cases import Cases, Judged, timer_of
-from phaze.validation.measured_systems import chip_of
-from phaze.validation.measurement_columns import Columns
+from phaze.validation.measured.measured_cases import Cases, Judged, timer_of
+from phaze.validation.measured.measured_systems import chip_of
+from phaze.validation.measured.measurement_columns import Columns
+from phaze.validation.measured.single_operators import norm, product, softmax
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE
-from phaze.validation.single_operators import norm, product, softmax
 from phaze.workload.work import Format, Unit, Work
 
 _RANDOM_CYCLES = 25.0  # one number of a counter-based generator

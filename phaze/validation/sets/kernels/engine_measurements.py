@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from phaze.cost.kernels.quantise_kernel import PER_BLOCK, quantisation
-from phaze.validation.measured_cases import Cases, Judged
-from phaze.validation.measured_systems import chip_of
-from phaze.validation.measurement_columns import Columns
+from phaze.validation.measured.measured_cases import Cases, Judged
+from phaze.validation.measured.measured_systems import chip_of
+from phaze.validation.measured.measurement_columns import Columns
+from phaze.validation.measured.single_operators import attention
 from phaze.validation.sets.kernels.gemm_measurements import (
     NO_TEMPLATE,
     UNKNOWN_FORMAT,
@@ -18,7 +19,6 @@ from phaze.validation.sets.kernels.gemm_measurements import (
 )
 from phaze.validation.sets.kernels.layer_measurements import aliased_cache, sorts_first
 from phaze.validation.sets.kernels.vector_measurements import NOT_MODELLED
-from phaze.validation.single_operators import attention
 from phaze.workload.work import Work
 
 _SIXTEEN_BITS = "bfloat16"

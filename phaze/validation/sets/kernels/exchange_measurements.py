@@ -16,9 +16,9 @@ from phaze.cost.kernels.expert_exchanges import ExchangeLaw, Exchanges, exchange
 from phaze.cost.kernels.fitted_constants import GENERIC, law_of
 from phaze.cost.kernels.link_constants import with_laws
 from phaze.hardware.network_tiers import Medium
-from phaze.validation.measured_cases import Judged
-from phaze.validation.measured_systems import System, system_of
-from phaze.validation.measurement_columns import Columns
+from phaze.validation.measured.measured_cases import Judged
+from phaze.validation.measured.measured_systems import System, system_of
+from phaze.validation.measured.measurement_columns import Columns
 from phaze.workload.work import Collective
 
 EAGER = "an all-reduce started by the host, whose time it shows"

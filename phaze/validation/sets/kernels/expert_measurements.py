@@ -20,11 +20,11 @@ from phaze.cost.kernels.expert_layers import (
     experts_hit,
 )
 from phaze.cost.kernels.quantise_kernel import FP4_BYTES
-from phaze.validation.measured_cases import Cases, Judged
-from phaze.validation.measured_systems import chip_of
-from phaze.validation.measurement_columns import Columns
+from phaze.validation.measured.measured_cases import Cases, Judged
+from phaze.validation.measured.measured_systems import chip_of
+from phaze.validation.measured.measurement_columns import Columns
+from phaze.validation.measured.single_operators import product
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE, UNKNOWN_FORMAT
-from phaze.validation.single_operators import product
 from phaze.workload.work import Format, Gemm, Work
 
 SLOTS = "a layer with slots of its own among ranks, which the columns do not describe alike"

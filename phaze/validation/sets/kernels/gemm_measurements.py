@@ -7,10 +7,10 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from phaze.cost.kernels.quantise_kernel import FP4_BYTES, PER_BLOCK, PER_TENSOR, TO_FP4, quantisation
-from phaze.validation.measured_cases import EXACT, Cases, Judged, Timer
-from phaze.validation.measured_systems import chip_of
-from phaze.validation.measurement_columns import Columns
-from phaze.validation.single_operators import elementwise, product
+from phaze.validation.measured.measured_cases import EXACT, Cases, Judged, Timer
+from phaze.validation.measured.measured_systems import chip_of
+from phaze.validation.measured.measurement_columns import Columns
+from phaze.validation.measured.single_operators import elementwise, product
 from phaze.workload.work import Format, Gemm, Work
 
 NO_TEMPLATE = "no template of this chip"

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from phaze.cost.kernels.flash_attention import LATENT_TRITON
-from phaze.validation.measured_cases import Cases, Judged
-from phaze.validation.measured_systems import chip_of
-from phaze.validation.measurement_columns import Columns
+from phaze.validation.measured.measured_cases import Cases, Judged
+from phaze.validation.measured.measured_systems import chip_of
+from phaze.validation.measured.measurement_columns import Columns
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE
 from phaze.validation.sets.kernels.layer_measurements import sorts_first
 from phaze.workload.work import LATENT, Flash, Gemm, Traffic, Unit, Work

@@ -7,12 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from phaze.validation.measured_cases import Cases, Judged, timer_of
-from phaze.validation.measured_systems import chip_of
-from phaze.validation.measurement_columns import Columns
+from phaze.validation.measured.measured_cases import Cases, Judged, timer_of
+from phaze.validation.measured.measured_systems import chip_of
+from phaze.validation.measured.measurement_columns import Columns
+from phaze.validation.measured.single_operators import (
+    attention,
+    elementwise,
+    exchange,
+    gated,
+    norm,
+    product,
+    softmax,
+)
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE
 from phaze.validation.sets.kernels.vector_measurements import NOT_MODELLED, compiled
-from phaze.validation.single_operators import attention, elementwise, exchange, gated, norm, product, softmax
 from phaze.workload.work import Collective, Work
 
 _VIDUR, _LLMCOMPASS = "op_llm_layer_vidur_fp16", "op_llmcompass_fp16"

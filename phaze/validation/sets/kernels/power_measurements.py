@@ -15,12 +15,12 @@ from phaze.cost.pass_energy import kernel_j, running_w, static_w
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.cluster_network import load_network
 from phaze.hardware.derived_figures import peak_clock_hz
-from phaze.validation.measured_cases import Cases, Judged, Row
-from phaze.validation.measured_systems import chip_of
-from phaze.validation.measurement_columns import Columns
+from phaze.validation.measured.measured_cases import Cases, Judged, Row
+from phaze.validation.measured.measured_systems import chip_of
+from phaze.validation.measured.measurement_columns import Columns
+from phaze.validation.measured.single_operators import attention
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE, UNKNOWN_FORMAT, product_of
 from phaze.validation.sets.kernels.vector_measurements import NOT_MODELLED
-from phaze.validation.single_operators import attention
 from phaze.workload.work import Format, Pass, Work
 
 LONG_S = 0.3

@@ -12,12 +12,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from phaze.validation.measured_cases import Cases, Judged, timer_of
-from phaze.validation.measured_systems import chip_of
-from phaze.validation.measurement_columns import Columns
+from phaze.validation.measured.measured_cases import Cases, Judged, timer_of
+from phaze.validation.measured.measured_systems import chip_of
+from phaze.validation.measured.measurement_columns import Columns
+from phaze.validation.measured.single_operators import norm, product, softmax
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE
 from phaze.validation.sets.kernels.vector_measurements import NOT_MODELLED
-from phaze.validation.single_operators import norm, product, softmax
 from phaze.workload.work import Format, Unit, Work
 
 _SET = "op_transformer_aceso_profiles"

@@ -12,11 +12,11 @@ from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.cluster_network import load_network
 from phaze.hardware.derived_figures import peak_clock_hz
-from phaze.validation.measured_cases import Cases, Judged
-from phaze.validation.measured_systems import chip_of
-from phaze.validation.measurement_columns import Columns
+from phaze.validation.measured.measured_cases import Cases, Judged
+from phaze.validation.measured.measured_systems import chip_of
+from phaze.validation.measured.measurement_columns import Columns
+from phaze.validation.measured.single_operators import attention, product
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE
-from phaze.validation.single_operators import attention, product
 from phaze.workload.work import Pass, Work
 
 _MODEL = "llama2-70b"

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from phaze.cost.fidelity import Fidelity
-from phaze.validation.measured_cases import Judged
-from phaze.validation.measurement_columns import Columns
+from phaze.validation.measured.measured_cases import Judged
+from phaze.validation.measured.measurement_columns import Columns
 from phaze.validation.scalesim.scalesim_cycles import Dataflow, scalesim_cycles
 from phaze.validation.scalesim.scalesim_stalls import Interfaces, stalled_run
 from phaze.workload.work import Gemm

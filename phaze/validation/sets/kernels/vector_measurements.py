@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from phaze.validation.measured_cases import Cases, Judged, timer_of
-from phaze.validation.measured_systems import chip_of
-from phaze.validation.measurement_columns import Columns
+from phaze.validation.measured.measured_cases import Cases, Judged, timer_of
+from phaze.validation.measured.measured_systems import chip_of
+from phaze.validation.measured.measurement_columns import Columns
+from phaze.validation.measured.single_operators import elementwise, norm, softmax
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE
-from phaze.validation.single_operators import elementwise, norm, softmax
 from phaze.workload.work import Work
 
 NOT_MODELLED = "operator not among those compared"

@@ -26,9 +26,9 @@ from phaze.parallel.serving import Traffic
 from phaze.parallel.serving.layer_grid import Chip, LayerGrid, Served
 from phaze.parallel.serving.model_replica import Replica
 from phaze.parallel.serving.steady_state import Cycle, chunks_of
-from phaze.validation.measured_cases import Judged
-from phaze.validation.measured_systems import chip_of, system_of
-from phaze.validation.measurement_columns import Columns
+from phaze.validation.measured.measured_cases import Judged
+from phaze.validation.measured.measured_systems import chip_of, system_of
+from phaze.validation.measured.measurement_columns import Columns
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE
 from phaze.workload.operators.kv_cache import CacheFormat, KvCache
 from phaze.workload.operators.low_precision import Recipe

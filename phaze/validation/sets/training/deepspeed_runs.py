@@ -20,11 +20,11 @@ from phaze.parallel.framework import Framework, load_framework
 from phaze.parallel.parallel_plan import ParallelPlan
 from phaze.parallel.training.iteration import Iteration
 from phaze.parallel.training.iteration_estimate import Estimator
-from phaze.validation.measured_cases import Judged
-from phaze.validation.measured_systems import chip_of, network_of
-from phaze.validation.measurement_columns import Columns
-from phaze.validation.published_models import gpt
-from phaze.validation.published_runs import PublishedRun, PublishedRuns, RunGroup, estimator
+from phaze.validation.measured.measured_cases import Judged
+from phaze.validation.measured.measured_systems import chip_of, network_of
+from phaze.validation.measured.measurement_columns import Columns
+from phaze.validation.measured.published_models import gpt
+from phaze.validation.measured.published_runs import PublishedRun, PublishedRuns, RunGroup, estimator
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE
 from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.workload import Workload

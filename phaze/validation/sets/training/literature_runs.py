@@ -13,10 +13,10 @@ from phaze.hardware.derived_figures import peak_flops_per_s
 from phaze.parallel.cluster import Recompute
 from phaze.parallel.framework import Framework, load_framework
 from phaze.parallel.parallel_plan import ParallelPlan, Zero
-from phaze.validation.measured_cases import Judged
-from phaze.validation.measured_systems import chip_of
-from phaze.validation.measurement_columns import Columns
-from phaze.validation.published_runs import PublishedRun, PublishedRuns, StatedRun
+from phaze.validation.measured.measured_cases import Judged
+from phaze.validation.measured.measured_systems import chip_of
+from phaze.validation.measured.measurement_columns import Columns
+from phaze.validation.measured.published_runs import PublishedRun, PublishedRuns, StatedRun
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE
 from phaze.workload.workload import Workload
 

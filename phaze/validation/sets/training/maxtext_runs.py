@@ -20,11 +20,11 @@ from phaze.parallel.cluster import Cluster, Recompute
 from phaze.parallel.framework import load_framework
 from phaze.parallel.parallel_plan import ParallelPlan, Zero
 from phaze.parallel.training.memory_footprint import INPUT
-from phaze.validation.measured_cases import Judged
-from phaze.validation.measured_systems import chip_of
-from phaze.validation.measurement_columns import Columns
-from phaze.validation.published_models import decoder, dimensions_of
-from phaze.validation.published_runs import PublishedRun, PublishedRuns
+from phaze.validation.measured.measured_cases import Judged
+from phaze.validation.measured.measured_systems import chip_of
+from phaze.validation.measured.measurement_columns import Columns
+from phaze.validation.measured.published_models import decoder, dimensions_of
+from phaze.validation.measured.published_runs import PublishedRun, PublishedRuns
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE, UNKNOWN_FORMAT
 from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.workload import Workload

@@ -10,11 +10,11 @@ from phaze.hardware.cluster_network import Network, load_network
 from phaze.parallel.cluster import Cluster
 from phaze.parallel.framework import Framework, load_framework
 from phaze.parallel.parallel_plan import ParallelPlan, Zero
-from phaze.validation.measured_cases import Judged
-from phaze.validation.measured_systems import chip_of
-from phaze.validation.measurement_columns import Columns
-from phaze.validation.published_models import decoder, dimensions_of
-from phaze.validation.published_runs import PublishedRun, PublishedRuns
+from phaze.validation.measured.measured_cases import Judged
+from phaze.validation.measured.measured_systems import chip_of
+from phaze.validation.measured.measurement_columns import Columns
+from phaze.validation.measured.published_models import decoder, dimensions_of
+from phaze.validation.measured.published_runs import PublishedRun, PublishedRuns
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE
 from phaze.validation.sets.training.mlperf_runs import NO_RATE, UNEVEN, UNKNOWN_NODES, bert
 from phaze.workload.operators.low_precision import Recipe

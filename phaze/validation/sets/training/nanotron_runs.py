@@ -18,11 +18,11 @@ from phaze.parallel.cluster import Cluster
 from phaze.parallel.framework import Framework, load_framework
 from phaze.parallel.parallel_plan import ParallelPlan, Zero
 from phaze.parallel.training.iteration_estimate import Estimator
-from phaze.validation.measured_cases import Judged
-from phaze.validation.measured_systems import network_of
-from phaze.validation.measurement_columns import Columns
-from phaze.validation.published_models import decoder
-from phaze.validation.published_runs import PublishedRun, PublishedRuns, RunGroup, estimator
+from phaze.validation.measured.measured_cases import Judged
+from phaze.validation.measured.measured_systems import network_of
+from phaze.validation.measured.measurement_columns import Columns
+from phaze.validation.measured.published_models import decoder
+from phaze.validation.measured.published_runs import PublishedRun, PublishedRuns, RunGroup, estimator
 from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.workload import Workload
 

@@ -22,10 +22,10 @@ from phaze.hardware.cluster_network import load_network
 from phaze.parallel.cluster import Cluster
 from phaze.parallel.framework import Framework, load_framework
 from phaze.parallel.parallel_plan import ParallelPlan
-from phaze.validation.measured_cases import Judged
-from phaze.validation.measured_systems import chip_of, system_of
-from phaze.validation.measurement_columns import Columns
-from phaze.validation.published_runs import PublishedRun, PublishedRuns
+from phaze.validation.measured.measured_cases import Judged
+from phaze.validation.measured.measured_systems import chip_of, system_of
+from phaze.validation.measured.measurement_columns import Columns
+from phaze.validation.measured.published_runs import PublishedRun, PublishedRuns
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE
 from phaze.workload.fusion_rules import ALL_FUSION, EAGER_FUSION
 from phaze.workload.parallel_degrees import Sharding

@@ -16,11 +16,11 @@ from phaze.parallel.cluster import Cluster, Recompute
 from phaze.parallel.framework import Framework, TensorOverlap, load_framework
 from phaze.parallel.parallel_plan import ParallelPlan, Zero
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
-from phaze.validation.measured_cases import Judged
-from phaze.validation.measured_systems import chip_of
-from phaze.validation.measurement_columns import Columns
-from phaze.validation.published_models import decoder
-from phaze.validation.published_runs import PublishedRun, PublishedRuns
+from phaze.validation.measured.measured_cases import Judged
+from phaze.validation.measured.measured_systems import chip_of
+from phaze.validation.measured.measurement_columns import Columns
+from phaze.validation.measured.published_models import decoder
+from phaze.validation.measured.published_runs import PublishedRun, PublishedRuns
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE
 from phaze.workload.operators.low_precision import Recipe
 from phaze.workload.parallel_degrees import Sharding

@@ -25,10 +25,10 @@ from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.network_tiers import LinkLaw
 from phaze.parallel.framework import Framework, list_frameworks, load_framework
 from phaze.parallel.training.iteration_estimate import Estimator
-from phaze.validation.kernel_calibration import Predictor, Recorder, numbers
-from phaze.validation.measured_cases import Row
+from phaze.validation.fits.kernel_calibration import Predictor, Recorder, numbers
+from phaze.validation.measured.measured_cases import Row
+from phaze.validation.measured.published_runs import PublishedRun, RunGroup, best_iteration, estimator
 from phaze.validation.model_validation import Compared
-from phaze.validation.published_runs import PublishedRun, RunGroup, best_iteration, estimator
 from phaze.validation.sets.collective_measurements import Exchanges
 
 T = TypeVar("T")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from phaze.errors import InputError
 from phaze.hardware.architecture import Architecture
-from phaze.validation.measured_cases import Row
-from phaze.validation.measurement_columns import read_columns
-from phaze.validation.measurement_schemas import OWN_PRODUCTS
+from phaze.validation.measured.measured_cases import Row
+from phaze.validation.measured.measurement_columns import read_columns
+from phaze.validation.measured.measurement_schemas import OWN_PRODUCTS
 from phaze.validation.sets.kernels.gemm_measurements import product_of
 
 

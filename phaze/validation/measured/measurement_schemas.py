@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from phaze.validation.measurement_columns import (
+from phaze.validation.measured.measurement_columns import (
     BATCH,
     BYTES,
     DEVICES,

@@ -16,7 +16,7 @@ from phaze.cost.kernels.law_fitting import fit_constants
 from phaze.errors import InputError
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.architecture_table import ArchitectureTable
-from phaze.validation.measured_cases import Row
+from phaze.validation.measured.measured_cases import Row
 from phaze.validation.model_validation import compare, score
 
 L = TypeVar("L")

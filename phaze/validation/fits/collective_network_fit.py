@@ -16,8 +16,8 @@ from phaze.cost.kernels.link_constants import LIBRARY, with_laws
 from phaze.errors import InputError
 from phaze.hardware.cluster_network import Network
 from phaze.hardware.network_tiers import LinkLaw, Medium, Tier, Topology
-from phaze.validation.measurement_columns import Columns, read_columns
-from phaze.validation.measurement_schemas import OWN_COLLECTIVES
+from phaze.validation.measured.measurement_columns import Columns, read_columns
+from phaze.validation.measured.measurement_schemas import OWN_COLLECTIVES
 from phaze.validation.sets.collective_measurements import COLLECTIVES
 from phaze.workload.work import Collective
 

@@ -21,10 +21,10 @@ from phaze.parallel.parallel_plan import ParallelPlan
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.parallel.training.iteration import Iteration
 from phaze.parallel.training.iteration_estimate import Estimator
-from phaze.validation.measured_cases import Judged
-from phaze.validation.measured_systems import network_of
-from phaze.validation.measurement_columns import Columns
-from phaze.validation.published_models import gpt
+from phaze.validation.measured.measured_cases import Judged
+from phaze.validation.measured.measured_systems import network_of
+from phaze.validation.measured.measurement_columns import Columns
+from phaze.validation.measured.published_models import gpt
 from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.workload import Workload
 
