@@ -25,6 +25,7 @@ from phaze.explore.sampling.sampled_study import (
     BatchedStudy,
     Sampler,
     TrialAnswer,
+    Values,
     is_feasible,
 )
 from phaze.explore.sampling.shared_study import StudyMeeting
@@ -104,7 +105,8 @@ class Sweep:
         study = self._study  # first, as it may refuse
         self._recall()
         first = len(self._record.trials) // self.plan.batch * self.plan.batch
-        study.replay(self._record.trials[:first])
+        before = self._record.trials[:first]
+        study.replay(before, [self._values(trial.user_attrs) for trial in before])
         assess = self._together() if self.plan.join else self._alone
         while first < self.plan.trials and self._batch(assess, self.plan.trials - first):
             first += self.plan.batch
@@ -202,13 +204,16 @@ class Sweep:
         attributes = {_NUMBER: point.number, **(figures or self.assessor.size(point.number))}
         missed = {**point.missed, "memory": (figures or {}).get("memory_missed", 0.0)}
         missed |= self.assessor.drawn_missed(figures or {})
-        values = tuple(_value(metric, attributes) for metric in self.plan.objectives)
-        trial = self._study.tell(asked.trial, TrialAnswer(values, missed, attributes))
+        answer = TrialAnswer(self._values(attributes), missed, attributes)
+        trial = self._study.tell(asked.trial, answer)
         self._record.add(trial)
         feasible = sum("throughput_samples_per_s" in row for row in self._known.values())
         self.progress.update(
             "sweep", trial.number + 1, self.plan.trials, f"{feasible} feasible designs evaluated"
         )
+
+    def _values(self, attributes: Row) -> Values:
+        return tuple(_value(metric, attributes) for metric in self.plan.objectives)
 
     def _result(self) -> SweepResult:
         trials = self._record.trials

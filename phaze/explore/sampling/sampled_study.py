@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -91,6 +92,10 @@ class AskedTrial:
     fields: Fields
 
 
+Values = tuple[float | None, ...]
+"""One value per objective; None where nobody has evaluated it."""
+
+
 @dataclass(frozen=True, slots=True)
 class TrialAnswer:
     """The answer to a trial.
@@ -99,7 +104,7 @@ class TrialAnswer:
     much each limit is missed, as a share of it; at most zero where it is kept. `attributes`: JSON data to keep.
     """
 
-    values: tuple[float | None, ...]
+    values: Values
     missed: Mapping[str, float]
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
@@ -128,12 +133,12 @@ class BatchedStudy:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         return optuna.create_study(directions=directions(self.maximise))
 
-    def replay(self, trials: Sequence[FrozenTrial]) -> None:
-        """Take over whole batches of finished trials, before anything is asked."""
-        for trial in trials:
+    def replay(self, trials: Sequence[FrozenTrial], values: Sequence[Values]) -> None:
+        """Take over whole batches of finished trials, before anything is asked; `values`: what each was told."""
+        for trial, told in zip(trials, values, strict=True):
             # Databases return attributes in any order; samplers take constraints in the order they find.
             trial.system_attrs = dict(sorted(trial.system_attrs.items()))
-            self._study.add_trial(trial)
+            self._study.add_trial(_with_values(trial, self._sampled(told, is_feasible(trial))))
 
     def ask(self, most: int | None = None) -> list[AskedTrial]:
         """The next batch, or the first `most` trials of it; the results of the one before have to be recorded."""
@@ -146,19 +151,26 @@ class BatchedStudy:
         return AskedTrial(trial, suggested(self.parameters, trial))
 
     def tell(self, trial: optuna.Trial, told: TrialAnswer) -> FrozenTrial:
-        """Finish a trial.
+        """Finish a trial; the trial to keep: true values, or none and the state `PRUNED` where one is not known.
 
-        Samplers rank trials that miss limits by how far they miss them. An objective nobody has evaluated gets the
-        worst value seen so far, for the samplers that have to have one.
+        Samplers rank trials that miss limits by how far they miss them. They have to have numbers: to them, an
+        objective that nobody has evaluated has the worst value seen so far.
         """
         for name, amount in sorted(told.missed.items()):
             trial.set_constraint(name, amount)
         for key, value in told.attributes.items():
             trial.set_user_attr(key, value)
-        values = [self._worst(k) if v is None else v for k, v in enumerate(told.values)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # CMA-ES says that it does not look at constraints
-            return self._study.tell(trial, values)
+            finished = self._study.tell(trial, self._sampled(told.values, told.feasible))
+        return _with_values(finished, told.values)
+
+    def _sampled(self, values: Values, feasible: bool) -> list[float]:
+        """The values of a trial as the sampler gets them."""
+        blind = (
+            self.sampler is Sampler.CMAES and not feasible
+        )  # it has no constraints, so a good value would lure it
+        return [self._worst(k) if v is None or blind else v for k, v in enumerate(values)]
 
     def _worst(self, objective: int) -> float:
         """The worst value of the feasible trials so far; before there is one, the worst there could be."""
@@ -170,6 +182,16 @@ class BatchedStudy:
         if self.maximise[objective]:
             return min(seen, default=0.0)
         return max(seen, default=math.inf)
+
+
+def _with_values(trial: FrozenTrial, values: Sequence[float | None]) -> FrozenTrial:
+    """The trial with these values: complete where all are known, else pruned and without any."""
+    known = [value for value in values if value is not None]
+    whole = len(known) == len(values)
+    made = copy(trial)
+    made.state = TrialState.COMPLETE if whole else TrialState.PRUNED
+    made.values = known if whole else None
+    return made
 
 
 def directions(maximise: Sequence[bool]) -> list[StudyDirection]:

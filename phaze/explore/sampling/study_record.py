@@ -195,7 +195,7 @@ class StudyRecord:
 def finished(study: optuna.Study, place: StudyPlace) -> list[FrozenTrial]:
     """The trials of a study. Raises InputError where it has some that no sweep has written."""
     trials = study.get_trials(deepcopy=False)
-    if any(trial.state is not TrialState.COMPLETE for trial in trials):
+    if any(trial.state not in {TrialState.COMPLETE, TrialState.PRUNED} for trial in trials):
         raise InputError(f"the {place} has trials that were not written by dse sweep")
     return trials
 

@@ -73,7 +73,7 @@ def _row(study: int, trial: FrozenTrial) -> models.TrialModel:
 def _parts(row: models.TrialModel, trial: FrozenTrial) -> Iterator[Any]:
     """The rows of a trial in the other tables."""
     owner = {"trial_id": row.trial_id}
-    for objective, value in enumerate(trial.values):
+    for objective, value in enumerate(trial.values or ()):
         stored, kind = models.TrialValueModel.value_to_stored_repr(value)
         yield models.TrialValueModel(**owner, objective=objective, value=stored, value_type=kind)
     for name, distribution in trial.distributions.items():

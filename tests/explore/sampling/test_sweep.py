@@ -13,13 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sweeps
+from optuna.trial import TrialState
 from sweeps import SPACE, Chips, load, run, study
 
 from phaze.errors import InfeasibleError, InputError, WorkerLostError
 from phaze.explore.evaluation.design_builder import DesignBuilder
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.request.design_metrics import metric
-from phaze.explore.request.explore_request import Budgets
+from phaze.explore.request.explore_request import Budgets, PowerMeans
 from phaze.explore.request.search_progress import SilentProgress
 from phaze.explore.request.search_resources import SearchResources
 from phaze.explore.sampling.optuna_sweep import Sweep, non_dominated
@@ -205,7 +206,40 @@ def test_optuna_reads_the_study_as_its_own(make_sweep):
     for trial in found.get_trials():
         assert set(trial.constraints) == {"power", "reticle", "shoreline", "memory"}
         assert json.loads(json.dumps(trial.user_attrs)) == trial.user_attrs
-        assert trial.values[1] == trial.user_attrs["tdp_w"]
+
+
+@pytest.mark.parametrize("kept", ["journal", "database"])
+def test_a_trial_carries_what_was_computed_or_no_value_at_all(make_sweep, tmp_path, kept):
+    place = {"place": StudyPlace(f"sqlite:///{tmp_path}/a.db")} if kept == "database" else {}
+    plan = make_sweep(40, **place)
+    run(plan)
+    states = set()
+    for trial in load(plan).get_trials():
+        states.add(trial.state)
+        figures = trial.user_attrs
+        if trial.state is TrialState.COMPLETE:
+            assert trial.values == [figures["throughput_samples_per_s"], figures["tdp_w"]]
+        else:
+            assert trial.values is None
+            assert "throughput_samples_per_s" not in figures
+            assert figures["tdp_w"] > 0  # known without an evaluation
+            assert max(trial.constraints.values()) > 0
+    assert states == {TrialState.COMPLETE, TrialState.PRUNED}
+
+
+@pytest.mark.parametrize("sampler", CHEAP)
+def test_a_computed_design_beyond_a_limit_keeps_its_values_and_is_not_among_the_best(make_sweep, sampler):
+    limits = {"power_w": 1000.0, "power_means": PowerMeans.SUSTAINED}
+    plan = make_sweep(32, limits=limits, **of(sampler))
+    result, _ = run(plan)
+    trials = load(plan).get_trials()
+    beyond = [t for t in trials if t.state is TrialState.COMPLETE and t.constraints["power"] > 0]
+    assert beyond
+    for trial in beyond:
+        drawn = trial.user_attrs["throughput_samples_per_s"] * trial.user_attrs["energy_per_sample_j"] / 8
+        assert trial.values[0] == trial.user_attrs["throughput_samples_per_s"]
+        assert trial.constraints["power"] == pytest.approx(drawn / 1000.0 - 1.0)
+    assert not {t.user_attrs["id"] for t in beyond} & {row["id"] for row in result.designs}
 
 
 def test_budgets_nothing_keeps_are_told_before_any_trial(make_sweep):
