@@ -5,38 +5,13 @@ table.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import accumulate
 from typing import Any
-
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
 from phaze.document_names import DocumentName
 from phaze.hardware.hardware_fields import FieldKind, field_table
-
-
-def arrow_array(values: NDArray[Any]) -> pa.Array:
-    """Numbers, truth values or words (A,) as `pyarrow.array` has them; anything else is left to it."""
-    array = np.ascontiguousarray(values)
-    if array.dtype.kind in "iuf":
-        return _of(pa.from_numpy_dtype(array.dtype), len(array), array)
-    if array.dtype.kind == "b":
-        return _of(pa.bool_(), len(array), np.packbits(array, bitorder="little"))
-    if array.dtype.kind == "U":
-        words = [word.encode() for word in array.tolist()]
-        ends = np.fromiter(accumulate(map(len, words), initial=0), dtype=np.int32)
-        return _of(pa.string(), len(array), ends, b"".join(words))
-    return pa.array(array)
-
-
-def _of(kind: pa.DataType, length: int, *content: NDArray[Any] | bytes) -> pa.Array:
-    """An array without missing values."""
-    return pa.Array.from_buffers(kind, length, [None, *map(pa.py_buffer, content)])
-
 
 DESIGNS_SCHEMA = DocumentName.DESIGNS.version(2)
 
@@ -121,26 +96,17 @@ def column(name: str) -> Column | None:
     return known_columns().get(name)
 
 
-def table_of(designs: Mapping[str, NDArray[Any]]) -> pa.Table:
-    """Equally long arrays as an Arrow table whose fields tell their unit and meaning."""
-    arrays = {name: arrow_array(np.asarray(values)) for name, values in designs.items()}
-    known = known_columns()
-    fields = [
-        pa.field(name, array.type, metadata=_told(PER_WORKLOAD if "[" in name else known.get(name)))
-        for name, array in arrays.items()
-    ]
-    return pa.table(list(arrays.values()), schema=pa.schema(fields, metadata={"schema": DESIGNS_SCHEMA}))
-
-
-def _told(column: Column | None) -> dict[str, str] | None:
-    return {"unit": column.unit, "description": column.description} if column else None
+def is_word(name: str) -> bool:
+    """Whether the cells of a column are words."""
+    known = column(name)
+    return known is not None and known.content is Content.STRING
 
 
 def designs_schema() -> dict[str, Any]:
     """JSON Schema of one row, with units."""
     return {
         "$id": DESIGNS_SCHEMA,
-        "title": "Row of designs.parquet and designs.csv",
+        "title": "Row of designs.csv",
         "type": "object",
         "properties": {name: _property(column) for name, column in known_columns().items()},
         "patternProperties": {r"^throughput_samples_per_s\[.+\]$": _property(PER_WORKLOAD)},
@@ -164,7 +130,8 @@ def _page() -> Iterator[str]:
     yield "Generated from `phaze/runs/design_table.py`; change that, not this page."
     yield ""
     yield f"The same as JSON: `dse schema --of designs`, `{DESIGNS_SCHEMA}`."
-    yield "`designs.parquet` tells unit and meaning in the metadata of each field; `designs.csv` has the same columns."
+    yield "They are those of `designs.csv`. A frontier in Parquet (`dse pareto --format parquet`) has them, too,"
+    yield "and tells unit and meaning in the metadata of each field."
     yield ""
     yield "| column | content | unit | meaning | in tables of |"
     yield "|---|---|---|---|---|"

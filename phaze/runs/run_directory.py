@@ -3,7 +3,6 @@ sweeps, and of verbs that take seconds where a folder is named."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -12,12 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pa_parquet
 import yaml
 from numpy.typing import NDArray
 
+from phaze.csv_file import columns_to_csv, read_csv, rows_to_csv
 from phaze.errors import InputError
 from phaze.explore.documents.result_document import (
     Design,
@@ -27,7 +24,7 @@ from phaze.explore.documents.result_document import (
     ScorePoint,
 )
 from phaze.runs.atomic_files import file_name, write_atomically
-from phaze.runs.design_table import arrow_array, known_columns, table_of
+from phaze.runs.design_table import is_word, known_columns
 from phaze.runs.run_lock import LOCK, locked_folder
 from phaze.runs.run_log import LOG, is_log
 from phaze.runs.store.run_record import RECORD
@@ -39,7 +36,7 @@ if TYPE_CHECKING:
 
 
 RESULT = "result.json"
-DESIGNS = "designs.parquet"
+DESIGNS = "designs.csv"
 MANIFEST = "manifest.json"
 _PROBE = ".writable"
 Designs = Mapping[str, NDArray[Any]]
@@ -110,23 +107,12 @@ def write_run(path: Path, document: ResultDocument, designs: Designs) -> None:
 
 
 def write_tables(path: Path, designs: Designs, frontier: list[dict[str, Any]]) -> None:
-    """`designs.parquet`, `designs.csv` and `frontier.csv`."""
-    table = table_of(designs)
-    for name, write in ((DESIGNS, pa_parquet.write_table), ("designs.csv", pa_csv.write_csv)):
-        content = io.BytesIO()
-        write(table, content)
-        write_atomically(path / name, content.getvalue())
-    content = io.BytesIO()
-    pa_csv.write_csv(_plain_table(frontier), content)
-    write_atomically(path / "frontier.csv", content.getvalue())
-
-
-def _plain_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Rows with all columns that one of them has, in the order in which they first appear."""
-    names = dict.fromkeys(name for row in rows for name in row)
-    return pa.table(
-        [arrow_array(np.asarray([row.get(name) for row in rows])) for name in names], names=list(names)
+    """`designs.csv` and `frontier.csv`."""
+    write_atomically(
+        path / DESIGNS,
+        columns_to_csv({name: np.asarray(column).tolist() for name, column in designs.items()}),
     )
+    write_atomically(path / "frontier.csv", rows_to_csv(frontier))
 
 
 def table_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[Any]]:
@@ -170,10 +156,9 @@ def load_designs(path: Path) -> list[dict[str, Any]]:
     file = path / DESIGNS
     if not file.is_file():
         raise InputError(f"no run at {path}: {DESIGNS} is missing")
-    try:
-        rows: list[dict[str, Any]] = pa_parquet.read_table(file).to_pylist()
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{file} cannot be read: {error}") from error
+    rows = read_csv(file, is_word)
+    if rows and "id" not in rows[0]:
+        raise InputError(f"{file} cannot be read: it has no column id")
     return rows
 
 

@@ -143,7 +143,7 @@ def test_a_sweep_leaves_nothing_behind_unless_asked(asked, tmp_path, monkeypatch
     assert swept.trials == 4
     kept = phaze.sweep(**question, out="kept")
     assert kept.result == swept.result
-    assert (tmp_path / "kept" / "designs.parquet").is_file()
+    assert (tmp_path / "kept" / "designs.csv").is_file()
     assert phaze.sweep(**{**question, "trials": 6}, out="kept", resume=True).trials == 6
 
 

@@ -101,13 +101,11 @@ def bound_memory():
     """No more than a gigabyte beyond what the process has when everything is loaded."""
     import numba
     import numpy
-    import pyarrow.csv
-    import pyarrow.parquet
 
     import phaze.explore.answers.main_job
     import phaze.runs.document_formats
 
-    assert all((numba, numpy, pyarrow, phaze.explore.answers.main_job, phaze.runs.document_formats))
+    assert all((numba, numpy, phaze.explore.answers.main_job, phaze.runs.document_formats))
     held = int(re.search(r"VmData:\s+(\d+)", Path("/proc/self/status").read_text())[1]) * 1024
     resource.setrlimit(resource.RLIMIT_DATA, (held + LARGEST_BYTES,) * 2)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from xml.etree import ElementTree
 
 import pyarrow as pa
@@ -11,10 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from phaze.csv_file import rows_to_csv
 from phaze.errors import InputError
 from phaze.explore.request.design_metrics import METRICS, metric
-from phaze.report.charts.frontier_export import frontier, frontier_page, pareto, to_csv, to_json, to_parquet
+from phaze.report.charts.frontier_export import frontier, frontier_page, pareto, to_json, to_parquet
 from phaze.report.charts.svg_charts import draw_frontier
+from phaze.runs.design_table import DESIGNS_SCHEMA
 
 SVG = "{http://www.w3.org/2000/svg}"
 TDP, THROUGHPUT, AREA = metric("tdp"), metric("throughput"), metric("area")
@@ -74,14 +77,24 @@ ROWS = [
 
 
 def test_csv_reads_back():
-    back = list(csv.DictReader(io.StringIO(to_csv(ROWS))))
+    back = list(csv.DictReader(io.StringIO(rows_to_csv(ROWS))))
     assert [row["id"] for row in back] == ["a<b>&", "c"]
     assert float(back[1]["throughput_samples_per_s"]) == 18.0
     assert back[0]["hbm_generation"] == "HBM3, fast"
 
 
-def test_parquet_reads_back():
-    assert pa_parquet.read_table(pa.BufferReader(to_parquet(ROWS))).to_pylist() == ROWS
+def test_parquet_reads_back_and_tells_units():
+    table = pa_parquet.read_table(pa.BufferReader(to_parquet(ROWS)))
+    assert table.to_pylist() == ROWS
+    assert table.schema.metadata[b"schema"].decode() == DESIGNS_SCHEMA
+    assert table.schema.field("tdp_w").metadata[b"unit"] == b"W"
+    assert all(field.metadata[b"description"] for field in table.schema)
+
+
+def test_parquet_without_its_package_says_what_brings_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InputError, match=r"pip install '\.\[parquet\]'"):
+        to_parquet(ROWS)
 
 
 def test_json_names_axes_and_directions():

@@ -105,9 +105,9 @@ def test_report_takes_plans_and_sweeps(dse, plan, tmp_path, document):
     code, _, err = dse("report", folder)
     assert (code, "report.html" in err) == (0, True)
     assert "&lt;b&gt;" in (folder / "report.html").read_text()
-    (folder / "designs.parquet").unlink()
+    (folder / "designs.csv").unlink()
     code, _, err = dse("report", folder)
-    assert (code, "designs.parquet is missing" in err) == (2, True)
+    assert (code, "designs.csv is missing" in err) == (2, True)
 
 
 def row(name, speed, power):

@@ -6,15 +6,12 @@ import hashlib
 import json
 from pathlib import Path
 
-import numpy as np
-import pyarrow.parquet as pa_parquet
 import pytest
 
 from phaze.document_names import DocumentName
 from phaze.hardware.hardware_fields import field_table
 from phaze.runs.design_table import column, known_columns, reference_page
 from phaze.runs.document_schemas import Kind, schema
-from phaze.runs.run_directory import write_tables
 
 ROOT = Path(__file__).parents[2]
 DIGESTS = ROOT / "tests" / "data" / "schemas.json"
@@ -70,21 +67,6 @@ def test_prose_is_no_change_but_a_property_called_title_is():
 def test_the_page_of_columns_is_current():
     page = ROOT / "docs" / "reference" / "design-table.md"
     assert page.read_text(encoding="utf-8") == reference_page(), "write reference_page() to the file again"
-
-
-def test_parquet_tells_units(tmp_path):
-    designs = {
-        "id": np.array(["a"]),
-        "tdp_w": np.array([1.0]),
-        "hbm_stacks": np.array([4]),
-        "throughput_samples_per_s[x]": np.array([2.0]),
-    }
-    write_tables(tmp_path, designs, [{"id": "a"}])
-    written = pa_parquet.read_schema(tmp_path / "designs.parquet")
-    assert written.metadata[b"schema"].decode() == schema(Kind.DESIGNS)["$id"]
-    assert written.field("tdp_w").metadata[b"unit"] == b"W"
-    assert written.field("throughput_samples_per_s[x]").metadata[b"unit"] == b"1/s"
-    assert all(written.field(name).metadata[b"description"] for name in designs)
 
 
 def test_columns_are_known_by_name():

@@ -14,7 +14,7 @@ def command(
         str,
         typer.Option(
             help="result (dse run, evaluate), sweep, compare, plan, serving, whatif, diff, certify, explanation, "
-            "validate, or designs: a row of designs.parquet.",
+            "validate, or designs: a row of designs.csv.",
             autocompletion=one_of(
                 *("result", "sweep", "compare", "plan", "serving", "whatif"),
                 *("diff", "certify", "explanation", "validate", "designs"),

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-import pyarrow as pa
-import pyarrow.parquet as pa_parquet
 from numpy.typing import NDArray
 
+from phaze.csv_file import rows_to_csv
 from phaze.document_names import DocumentName, FrontierFormat
 from phaze.errors import InputError
 from phaze.explore.documents.result_document import ResultDocument
@@ -24,8 +23,8 @@ from phaze.explore.frontier.frontier_indicators import hypervolume, knee
 from phaze.explore.frontier.pareto_archive import nondominated
 from phaze.explore.request.design_metrics import Metric, Row, metric
 from phaze.report import palette
-from phaze.report.csv_text import to_csv
 from phaze.report.number_format import number
+from phaze.runs.design_table import DESIGNS_SCHEMA, column
 
 
 @dataclass(frozen=True)
@@ -92,10 +91,27 @@ def with_axes(row: Row, axes: Sequence[Metric]) -> dict[str, Any]:
 
 
 def to_parquet(rows: Sequence[Row]) -> bytes:
-    """The same columns as a Parquet file."""
+    """The same columns as a Parquet file, whose fields tell their unit and meaning.
+
+    Raises InputError with the line that installs PyArrow where it is missing.
+    """
+    try:
+        import pyarrow as pa
+        from pyarrow.parquet import write_table
+    except ImportError as error:
+        raise InputError(
+            "a Parquet file needs PyArrow: pip install '.[parquet]' in a clone of phaze; csv needs nothing"
+        ) from error
+    table = pa.Table.from_pylist([dict(row) for row in rows])
+    told = pa.schema([field.with_metadata(_told(field.name)) for field in table.schema])
     content = io.BytesIO()
-    pa_parquet.write_table(pa.Table.from_pylist([dict(row) for row in rows]), content)
+    write_table(table.cast(told.with_metadata({"schema": DESIGNS_SCHEMA})), content)
     return content.getvalue()
+
+
+def _told(name: str) -> dict[str, str] | None:
+    known = column(name)
+    return {"unit": known.unit, "description": known.description} if known else None
 
 
 def to_json(found: Frontier) -> str:
@@ -136,7 +152,7 @@ def frontier_content(form: FrontierFormat, found: Frontier, designs: Sequence[Ro
     title = f"{name}: {', '.join(axis.label for axis in found.axes)}"
     match form:
         case FrontierFormat.CSV:
-            return to_csv(found.rows)
+            return rows_to_csv(found.rows)
         case FrontierFormat.JSON:
             return to_json(found)
         case FrontierFormat.PARQUET:

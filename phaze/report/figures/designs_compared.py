@@ -9,10 +9,10 @@ from math import isnan
 from typing import Any
 
 from phaze.cost.software_losses import losses_told
+from phaze.csv_file import rows_to_csv
 from phaze.explore.documents.result_document import Comparison, Design, ResultDocument
 from phaze.explore.request.design_metrics import METRICS, Row
 from phaze.report import number_format as fmt
-from phaze.report.csv_text import to_csv
 from phaze.report.figures.report_contents import Contents
 from phaze.report.html_markup import (
     Bar,
@@ -184,7 +184,7 @@ def frontier(contents: Contents) -> Iterator[Section]:
 def _frontier_csv(document: ResultDocument) -> str:
     """Every figure in full and every field of the architectures, as `frontier.csv` of the run has them."""
     points = document.portfolio.frontier if document.portfolio else document.frontier
-    return to_csv([flat_row(point) for point in points])
+    return rows_to_csv([flat_row(point) for point in points])
 
 
 def _words(document: ResultDocument, count: int) -> str:
