@@ -32,14 +32,15 @@ class ParameterCount:
 
 
 def count_parameters(dimensions: FamilyDimensions) -> ParameterCount:
-    """Parameters of the model; a block that repeats is built once and multiplied."""
+    """Parameters of the model; blocks that repeat are built once and multiplied."""
     fewest = dimensions.repeats
     short = {name: least for name, (least, _) in fewest.items()}
     base = _counted(dimensions.model_copy(update=short))
     total = base
     for name, (least, number) in fewest.items():
-        longer = _counted(dimensions.model_copy(update={**short, name: least + 1}))
-        total += longer.times_further(number - least, base)
+        if number > least:
+            longer = _counted(dimensions.model_copy(update={**short, name: least + dimensions.period}))
+            total += longer.times_further((number - least) // dimensions.period, base)
     return total
 
 

@@ -61,6 +61,7 @@ _ACTIVATIONS = {
     Activation.GELU_TANH: "gelu",
     Activation.GELU_NEW: "gelu",
     Activation.RELU: "relu",
+    Activation.RELU2: "relu",
     Activation.SILU: "silu",
 }
 
@@ -127,6 +128,10 @@ def _unlike(d: Decoder) -> Iterator[str]:
         yield f"no block of MaxText has {d.norm} norms and {d.positions} positions: the recipe takes that of {block}"
     if d.parallel:
         yield "MaxText runs attention and feed-forward one after the other, not side by side"
+    if d.activation is Activation.RELU2:
+        yield "MaxText has no squared relu: the recipe runs relu"
+    if d.uncommon:
+        yield f"no option of MaxText is given for {', '.join(d.uncommon)}: the recipe starts a model without"
     if d.norm_place is NormPlace.POST:
         yield "MaxText's blocks have their norms before each half"
     if d.query_bias != d.bias:

@@ -162,6 +162,8 @@ def _unlike(d: Decoder) -> Iterator[str]:
         yield "--rotary-base is left at its default, 10000: the planned time does not depend on it, the model does"
     if d.parallel:
         yield "Megatron-LM runs attention and feed-forward one after the other, not side by side"
+    if d.uncommon:
+        yield f"no option of Megatron-LM is given for {', '.join(d.uncommon)}: the recipe starts a model without"
     if d.norm_place is NormPlace.POST:
         yield "Megatron-LM's GPT has its norms before each half"
     if d.embedding != d.hidden:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from functools import partial
+from math import lcm
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -24,8 +26,27 @@ from phaze.workload.sharding.shard_roles import Shard
 from phaze.workload.workload import Attention
 
 
+class Mixer(StrEnum):
+    """Half of a block that lets tokens see each other."""
+
+    ATTENTION = "attention"  # to all tokens before
+    WINDOW = "window"  # to the last ones
+    NONE = "none"  # the block has only its other half
+
+
+class Feed(StrEnum):
+    """Half of a block that works on each token alone."""
+
+    MLP = "mlp"
+    EXPERTS = "experts"
+    NONE = "none"
+
+
 class Decoder(TransformerDimensions):
-    """A stack of causal blocks between a token table and logits."""
+    """A stack of causal blocks between a token table and logits.
+
+    Halves may differ from block to block: `mixers` and `feeds` name them in order, and begin again after the last.
+    """
 
     parallel: Annotated[
         bool, Field(description="attention and feed-forward side by side, from one norm (PaLM)")
@@ -41,6 +62,19 @@ class Decoder(TransformerDimensions):
         CountOrNone, Field(description="modules that each predict one token more (DeepSeek-V3)")
     ] = 0
 
+    mixers: Annotated[
+        tuple[Mixer, ...],
+        Field(
+            description="first halves of the blocks in turn (default: attention, in a window where there is one)"
+        ),
+    ] = ()
+    feeds: Annotated[
+        tuple[Feed, ...],
+        Field(
+            description="second halves of the blocks in turn (default: experts where there are some, else mlp)"
+        ),
+    ] = ()
+
     @property
     def autoregressive(self) -> bool:
         """One token after another."""
@@ -53,8 +87,39 @@ class Decoder(TransformerDimensions):
 
     @property
     def repeats(self) -> Mapping[str, tuple[int, int]]:
-        """Blocks are alike after the first ones without experts."""
-        return {"layers": (1 + (self.experts.dense_layers if self.experts else 0), self.layers)}
+        """Blocks are alike, or come in turns, after the first ones without experts."""
+        first = self.experts.dense_layers if self.experts else 0
+        further = (self.layers - first) % self.period
+        return {"layers": (min(self.layers, first + (further or self.period)), self.layers)}
+
+    @property
+    def period(self) -> int:
+        """Blocks after which kinds of halves come again."""
+        return lcm(len(self.mixers) or 1, len(self.feeds) or 1)
+
+    def mixer(self, number: int) -> Mixer:
+        """First half of a block."""
+        if self.mixers:
+            return self.mixers[number % len(self.mixers)]
+        return Mixer.ATTENTION if self.window is None else Mixer.WINDOW
+
+    def feed(self, number: int) -> Feed:
+        """Second half of a block."""
+        if self.experts and number < self.experts.dense_layers:
+            return Feed.MLP
+        if self.feeds:
+            return self.feeds[number % len(self.feeds)]
+        return Feed.EXPERTS if self.experts else Feed.MLP
+
+    @property
+    def uncommon(self) -> tuple[str, ...]:
+        """Fields of forms that the options of training frameworks do not have."""
+        names = "mixers", "feeds", "sinks", "attention_gate", "qk_norm_whole"
+        found = [name for name in names if getattr(self, name)]
+        inside = ("bias", "shared_gate") if self.experts else ()
+        found += [f"experts.{name}" for name in inside if getattr(self.experts, name)]
+        common = self.norm_place in (NormPlace.PRE, NormPlace.POST)
+        return (*found, *(() if common else (f"norm_place: {self.norm_place}",)))
 
     @model_validator(mode="after")
     def _forms_fit(self) -> Self:
@@ -63,17 +128,40 @@ class Decoder(TransformerDimensions):
         if self.parallel and (self.experts or self.latent or post or self.qkv_bias is not None):
             msg = "parallel goes with none of experts, latent, qkv_bias and norm_place: post"
             raise ValueError(msg)
+        if self.parallel and (self.mixers or self.feeds or self.attention_gate):
+            msg = "parallel goes with none of mixers, feeds and attention_gate"
+            raise ValueError(msg)
         if self.ahead and self.embedding != self.hidden:
             msg = "ahead needs embeddings as wide as the blocks"
             raise ValueError(msg)
-        if self.latent and (self.kv_heads or self.head_size or self.qk_norm):
-            msg = "latent has sizes and norms of its own: leave out kv_heads, head_size and qk_norm"
+        own = self.kv_heads, self.head_size, self.qk_norm, self.qk_norm_whole, self.attention_gate, self.sinks
+        if self.latent and any(own):
+            msg = "latent has forms of its own: leave out kv_heads, head_size and qk_norm, attention_gate and sinks"
             raise ValueError(msg)
         if self.latent and self.positions is not Positions.ROPE:
             msg = f"latent needs positions: rope, not {self.positions}"
             raise ValueError(msg)
         if self.experts and self.experts.dense_layers >= self.layers:
             msg = f"experts.dense_layers ({self.experts.dense_layers}) leaves none of {self.layers} layers"
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _halves_fit(self) -> Self:
+        """Reject halves of which the sizes are missing, and blocks without any half."""
+        kinds = [(self.mixer(n), self.feed(n)) for n in range(min(self.layers, self.period))]
+        for wanted, sizes, name in (
+            (Mixer.WINDOW, self.window, "window"),
+            (Feed.EXPERTS, self.experts, "experts"),
+        ):
+            if any(wanted in pair for pair in kinds) and sizes is None:
+                msg = f"a half of a block is {wanted}, but {name} is missing"
+                raise ValueError(msg)
+        if (Mixer.NONE, Feed.NONE) in kinds:
+            msg = "a block has neither a mixer nor a feed-forward half"
+            raise ValueError(msg)
+        if self.qk_norm and self.qk_norm_whole:
+            msg = "qk_norm is of every head, qk_norm_whole of all: give one of them"
             raise ValueError(msg)
         return self
 
@@ -100,13 +188,13 @@ class Decoder(TransformerDimensions):
             joint = (*t.g.shape(x)[:-1], 2 * self.hidden)
             pair = t.operator(f"{name}.join", OpKind.VIEW, (t.norm(f"{name}.norm", x), token), joint)
             x = t.linear(f"{name}.project", pair, self.hidden, Shard.NONE, bias=False)
-            x = self._block(t, self.layers, x, name)
+            x = self._block(t, self.layers - 1, x, name)
             found.append((k, x))
         return found
 
     def _scores(self, t: Transformer, name: str, x: str) -> str:
         """From the last block to scores of the vocabulary."""
-        if self.final_norm and self.norm_place is NormPlace.PRE:
+        if self.final_norm and self.norm_place is not NormPlace.POST:
             x = t.norm(f"{name}.norm", x)
         if self.embedding != self.hidden:
             x = t.linear(f"{name}.project", x, self.embedding, Shard.NONE, bias=False)
@@ -117,12 +205,15 @@ class Decoder(TransformerDimensions):
         name = scope or f"block{number}"
         if self.parallel:
             return parallel_block(t, name, x)
-        x = t.half(f"{name}.attention", x, partial(self._attention, t))
-        if self.experts is None or number < self.experts.dense_layers:
-            return t.half(f"{name}.mlp", x, t.feed_forward)
-        return t.half(f"{name}.experts", x, partial(mixture, t, self.experts))
+        mixer, feed = self.mixer(number), self.feed(number)
+        if mixer is not Mixer.NONE:
+            half = mixer if self.mixers else Mixer.ATTENTION
+            x = t.half(f"{name}.{half}", x, partial(self._mixed, t, mixer))
+        if feed is Feed.EXPERTS and self.experts is not None:
+            return t.half(f"{name}.experts", x, partial(mixture, t, self.experts))
+        return t.half(f"{name}.mlp", x, t.feed_forward) if feed is Feed.MLP else x
 
-    def _attention(self, t: Transformer, name: str, x: str) -> str:
+    def _mixed(self, t: Transformer, mixer: Mixer, name: str, x: str) -> str:
         if self.latent:
             return latent_attention(t, self.latent, name, x, causal=True)
-        return t.attention(name, x, causal=True)
+        return t.attention(name, x, causal=True, window=self.window if mixer is Mixer.WINDOW else None)

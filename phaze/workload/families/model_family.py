@@ -70,6 +70,11 @@ class FamilyDimensions(Strict, ABC):
         return {}
 
     @property
+    def period(self) -> int:
+        """Blocks, of those that repeat, after which their kinds come again; every number of `repeats` is in step."""
+        return 1
+
+    @property
     def autoregressive(self) -> bool:
         """Whether the model makes one token after another, with the keys and values of earlier ones in a cache."""
         return False

@@ -56,68 +56,91 @@ class Transformer(Primitives):
     def block(self, number: int, x: str, *, causal: bool) -> str:
         """One transformer block: attention half, feed-forward half."""
         name = f"{self.scope}block{number}"
-        x = self.half(f"{name}.attention", x, lambda n, y: self.attention(n, y, causal=causal))
+        window = self.d.window
+        x = self.half(f"{name}.attention", x, lambda n, y: self.attention(n, y, causal=causal, window=window))
         return self.half(f"{name}.mlp", x, self.feed_forward)
 
     def half(self, name: str, x: str, body: Callable[[str, str], str]) -> str:
         """Norm, what the half does, dropout and residual sum, in the model's order."""
-        pre = self.d.norm_place is NormPlace.PRE
-        y = body(name, self.norm(f"{name}.norm", x) if pre else x)
+        place, inner = self.d.norm_place, f"{name}.norm"
+        y = body(name, self.norm(inner, x) if place in (NormPlace.PRE, NormPlace.BOTH) else x)
+        if place in (NormPlace.BOTH, NormPlace.AFTER):
+            y = self.norm(f"{name}.after_norm", y)
         y = self.dropout(f"{name}.dropout", y, self.d.dropout)
         y = self.pointwise(f"{name}.residual", "add", (y, x))
-        return y if pre else self.norm(f"{name}.norm", y)
+        return self.norm(inner, y) if place is NormPlace.POST else y
 
     @property
     def head_parts(self) -> Parts:
-        """Queries, keys and values as parts of one product's result."""
+        """Queries, keys and values as parts of one product's result, and the gate where there is one."""
         d = self.d
-        return (d.heads, d.head), (d.kv, d.head), (d.kv, d.head)
+        parts = (d.heads, d.head), (d.kv, d.head), (d.kv, d.head)
+        return (*parts, (d.heads, d.head)) if d.attention_gate else parts
 
-    def attention(self, name: str, x: str, *, causal: bool) -> str:
-        """Self-attention: one product, or three, make queries, keys and values, one puts the heads together."""
-        parts = self.head_parts
+    def attention(self, name: str, x: str, *, causal: bool, window: int | None = None) -> str:
+        """Self-attention: one product, or three, make queries, keys and values, one puts the heads together.
+
+        `window`: keys that a query sees, itself included (None: all).
+        """
+        parts, bias = self.head_parts, self.d.query_bias
         width = sum(units * size for units, size in parts)
         if self.d.joint_products:
-            joint = self.linear(f"{name}.qkv", x, width, Shard.COLUMN, parts=parts, bias=self.d.query_bias)
-            q, k, v = self.split(f"{name}.split", joint, parts, self.letters(name), Shard.HEADS)
+            joint = self.linear(f"{name}.qkv", x, width, Shard.COLUMN, parts=parts, bias=bias)
+            made = self.split(f"{name}.split", joint, parts, self.letters(name), Shard.HEADS)
         else:
-            q, k, v = (
-                self.linear(
-                    letter, x, units * size, Shard.COLUMN, parts=((units, size),), bias=self.d.query_bias
-                )
+            made = tuple(
+                self.linear(letter, x, units * size, Shard.COLUMN, parts=((units, size),), bias=bias)
                 for letter, (units, size) in zip(self.letters(name), parts, strict=True)
             )
-        mixed = self.self_mix(name, (q, k, v), causal=causal)
+        q, k, v, *gates = made
+        mixed = self.self_mix(name, (q, k, v), causal=causal, window=window)
+        for gate in gates:
+            role = {"shard": Shard.HEADS, "shard_parts": (self.head_parts[0],)}
+            opened = self.pointwise(f"{name}.open", "sigmoid", (gate,), **role)
+            mixed = self.pointwise(f"{name}.gated", "mul", (mixed, opened), **role)
         return self.linear(f"{name}.projection", mixed, self.d.hidden, Shard.ROW)
 
-    @staticmethod
-    def letters(name: str) -> tuple[str, str, str]:
-        """Names of queries, keys and values."""
-        return f"{name}.q", f"{name}.k", f"{name}.v"
+    def letters(self, name: str) -> tuple[str, ...]:
+        """Names of queries, keys and values, and of the gate where there is one."""
+        made = f"{name}.q", f"{name}.k", f"{name}.v"
+        return (*made, f"{name}.gate") if self.d.attention_gate else made
 
-    def self_mix(self, name: str, qkv: tuple[str, str, str], *, causal: bool) -> str:
+    def self_mix(
+        self, name: str, qkv: tuple[str, str, str], *, causal: bool, window: int | None = None
+    ) -> str:
         """Attention over queries, keys and values of one sequence, positions included."""
         d = self.d
         q, k, v = qkv
         if d.qk_norm:
             q, k = self._head_norm(f"{name}.norm_q", q, d.heads), self._head_norm(f"{name}.norm_k", k, d.kv)
+        if d.qk_norm_whole:
+            q, k = self._whole_norm(f"{name}.norm_q", q, d.heads), self._whole_norm(f"{name}.norm_k", k, d.kv)
         if d.positions is Positions.ROPE:
             q, k = self.rotate(f"{name}.rotate_q", q, d.heads), self.rotate(f"{name}.rotate_k", k, d.kv)
-        k, v = (self.cached(f"{name}.cache_{letter}", t, d.kv) for letter, t in (("k", k), ("v", v)))
+        letters = ("k", k), ("v", v)
+        k, v = (self.cached(f"{name}.cache_{letter}", t, d.kv, window) for letter, t in letters)
         heads = Heads(d.heads, d.kv, d.head, d.head)
-        return mix(self, self.attention_kind, name, (q, k, v), heads, self.mask(causal=causal))
+        mask = replace(self.mask(causal=causal), window=window)
+        if d.sinks:
+            mask = replace(mask, sinks=self.g.parameter(f"{name}.sinks", (d.heads,)))
+        return mix(self, self.attention_kind, name, (q, k, v), heads, mask)
 
-    def cached(self, name: str, x: str, heads: int) -> str:
+    def cached(self, name: str, x: str, heads: int, window: int | None = None) -> str:
         """The whole cache after appending x (batch, tokens, width) to it; x itself where nothing is kept."""
         if self.cache is None:
             return x
         width = self.g.shape(x)[-1]
-        return self.kept(name, x, shard=Shard.HEADS, shard_parts=((heads, width // heads),))
+        return self.kept(name, x, window, shard=Shard.HEADS, shard_parts=((heads, width // heads),))
 
-    def kept(self, name: str, x: str, **roles: object) -> str:
-        """The whole cache after appending x (batch, tokens, width) to it, where there is one."""
+    def kept(self, name: str, x: str, window: int | None = None, **roles: object) -> str:
+        """The whole cache after appending x (batch, tokens, width) to it, where there is one.
+
+        Of a window only those tokens are kept that the next one sees: the cache is a ring (Mistral 7B, arXiv
+        2310.06825, section 2).
+        """
         batch, tokens, width = self.g.shape(x)
-        shape = (batch, self.context + tokens, width)
+        older = self.context if window is None else min(self.context, window - 1)
+        shape = (batch, older + tokens, width)
         each = self.cache_format.element_bytes if self.cache_format else ACTIVATION_BYTES
         page = self.cache.page if self.cache else 0
         return self.g.add(name, OpKind.CACHE, (x,), shape, each, page=page, **roles)
@@ -126,6 +149,11 @@ class Transformer(Primitives):
         """Rotation of the heads' elements by their position."""
         parts = ((heads, self.g.shape(x)[-1] // heads),)
         return self.pointwise(name, "rope", (x,), shard=Shard.HEADS, shard_parts=parts)
+
+    def _whole_norm(self, name: str, x: str, heads: int) -> str:
+        """Norm over the elements of all heads together; that devices which share them add up a sum is left out."""
+        parts = ((heads, self.g.shape(x)[-1] // heads),)
+        return self.norm(name, x, shard=Shard.HEADS, shard_parts=parts)
 
     def _head_norm(self, name: str, x: str, heads: int) -> str:
         """Norm over the elements of each head, one scale for all heads."""
@@ -159,7 +187,8 @@ def parallel_block(t: Transformer, name: str, x: str) -> str:
     joint = t.linear(f"{name}.in", t.norm(f"{name}.norm", x), width, Shard.COLUMN, parts=parts)
     names = (*t.letters(name), f"{name}.wide")
     q, k, v, wide = t.split(f"{name}.split", joint, parts, names, Shard.HEADS)
-    both = (t.self_mix(name, (q, k, v), causal=True), t.activate(name, wide, shard=Shard.COLUMN))
+    mixed = t.self_mix(name, (q, k, v), causal=True, window=d.window)
+    both = (mixed, t.activate(name, wide, shard=Shard.COLUMN))
     y = t.linear(f"{name}.out", _side_by_side(t, f"{name}.both", both), d.hidden, Shard.ROW)
     y = t.dropout(f"{name}.dropout", y, d.dropout)
     return t.pointwise(f"{name}.residual", "add", (y, x))
@@ -353,6 +382,8 @@ class Experts(Strict):
     per_token: Annotated[Count, Field(description="experts that a token is sent to")]
     hidden: Annotated[Count, Field(description="width inside one expert")]
     shared: Annotated[CountOrNone, Field(description="experts more that every token passes")] = 0
+    shared_gate: Annotated[bool, Field(description="a product weighs what they make (Qwen3-Next)")] = False
+    bias: Annotated[bool, Field(description="biases in the router and in the experts (gpt-oss)")] = False
     dense_layers: Annotated[CountOrNone, Field(description="first blocks, which have none")] = 0
     scores: Annotated[Scores, Field(description="of the router: softmax or sigmoid")] = Scores.SOFTMAX
 
@@ -380,12 +411,16 @@ def mixture(p: Transformer, e: Experts, name: str, x: str) -> str:
     if not e.shared:
         return y
     beside = p.feed_forward(f"{name}.shared", x, e.shared * e.hidden)
+    if e.shared_gate:
+        gate = p.linear(f"{name}.shared_gate", x, 1, Shard.NONE, bias=False, exact=True)
+        gate = p.pointwise(f"{name}.shared_open", "sigmoid", (gate,))
+        beside = p.pointwise(f"{name}.shared_gated", "mul", (beside, gate))
     return p.pointwise(f"{name}.add_shared", "add", (y, beside))
 
 
 def _routes(p: Primitives, e: Experts, name: str, x: str) -> str:
     """The router: a product, weights of the experts, and the largest few (batch, tokens, chosen)."""
-    found = p.linear(f"{name}.router", x, e.number, Shard.NONE, bias=False, exact=True)
+    found = p.linear(f"{name}.router", x, e.number, Shard.NONE, bias=e.bias, exact=True)
     if e.scores is Scores.SOFTMAX:
         weights = p.operator(f"{name}.scores", OpKind.SOFTMAX, (found,), p.g.shape(found), axis=-1)
     else:
@@ -397,16 +432,19 @@ def _routes(p: Primitives, e: Experts, name: str, x: str) -> str:
 def _inside(p: Primitives, e: Experts, name: str, x: str) -> str:
     """Feed-forward halves side by side, (experts, rows, hidden), each divided as a dense one is."""
     parts = ((e.hidden, 1),) * (2 if p.d.gated else 1)
-    y = _products(
-        p, f"{name}.up", x, len(parts) * e.hidden, shard=Shard.COLUMN, shard_parts=parts, experts=e.number
-    )
+    y = _products(p, e, f"{name}.up", x, len(parts) * e.hidden, shard=Shard.COLUMN, shard_parts=parts)
     y = p.activate(name, y, shard=Shard.COLUMN, experts=e.number)
-    return _products(p, f"{name}.down", y, p.g.shape(x)[-1], shard=Shard.ROW, experts=e.number)
+    return _products(p, e, f"{name}.down", y, p.g.shape(x)[-1], shard=Shard.ROW)
 
 
-def _products(p: Primitives, name: str, x: str, width: int, *, experts: int, **roles: object) -> str:
-    """One product per expert that tokens reach, each with its own matrix."""
+def _products(p: Primitives, e: Experts, name: str, x: str, width: int, **roles: object) -> str:
+    """One product per expert that tokens reach, each with its own matrix, and its own bias where there are some."""
     reached, rows, inner = p.g.shape(x)
-    weight = p.g.parameter(f"{name}.weight", (experts, inner, width))
-    roles["experts"] = experts
-    return p.operator(name, OpKind.MATMUL, (x, weight), (reached, rows, width), **roles)
+    weight = p.g.parameter(f"{name}.weight", (e.number, inner, width))
+    roles["experts"] = e.number
+    y = p.operator(name, OpKind.MATMUL, (x, weight), (reached, rows, width), **roles)
+    if not e.bias:
+        return y
+    offset = p.g.parameter(f"{name}.bias", (e.number, 1, width))
+    after = roles if roles["shard"] is Shard.COLUMN else {"shard": Shard.NONE, "experts": e.number}
+    return p.pointwise(f"{name}.add_bias", "add", (y, offset), **after)

@@ -19,6 +19,7 @@ class Activation(StrEnum):
     GELU_NEW = "gelu_new"  # the same, written out operator by operator (Hugging Face)
     RELU = "relu"
     SILU = "silu"
+    RELU2 = "relu2"  # squared (Primer, arXiv 2109.08668; Nemotron)
 
     @property
     def gate(self) -> str:
@@ -35,10 +36,12 @@ class NormKind(StrEnum):
 
 
 class NormPlace(StrEnum):
-    """Before each half of a block, or after its residual sum."""
+    """Before each half of a block, after its residual sum, before and after the half, or after the half alone."""
 
     PRE = "pre"
     POST = "post"
+    BOTH = "both"  # Gemma 2 and 3 (arXiv 2408.00118, table 1)
+    AFTER = "after"  # OLMo 2 (arXiv 2501.00656, section 3.3)
 
 
 class Positions(StrEnum):
@@ -99,9 +102,23 @@ class StackDimensions(FamilyDimensions):
     norm: Annotated[NormKind, Field(description="layer or rms")] = NormKind.LAYER
     norm_shift: Annotated[bool, Field(description="layer norms have a shift beside their scale")] = True
     norm_place: Annotated[
-        NormPlace, Field(description="before each half of a block (pre) or after its sum (post)")
+        NormPlace,
+        Field(
+            description="before each half of a block (pre), after its sum (post), before and after the half (both), "
+            "or after the half alone (after)"
+        ),
     ] = NormPlace.PRE
     qk_norm: Annotated[bool, Field(description="a norm of every head's queries and keys")] = False
+    qk_norm_whole: Annotated[
+        bool,
+        Field(description="a norm of all heads' queries at once, and one of their keys (OLMo 2, MiniMax-M2)"),
+    ] = False
+    attention_gate: Annotated[
+        bool, Field(description="queries bring a gate of the mixed values along (Qwen3-Next)")
+    ] = False
+    sinks: Annotated[
+        bool, Field(description="a learned score of every head beside those of its keys (gpt-oss)")
+    ] = False
     bias: Annotated[bool, Field(description="biases in the products")] = True
     qkv_bias: Annotated[
         bool | None, Field(description="biases of queries, keys and values (default: as bias)")

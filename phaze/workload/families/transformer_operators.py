@@ -160,6 +160,8 @@ class Mask:
     positions: Positions = Positions.NONE
     table: str = ""  # of relative positions, (buckets, heads)
     page: int = 0  # tokens of a page, where keys and values are a paged cache
+    window: int | None = None  # keys that a query sees
+    sinks: str = ""  # a score of every head that no key has, (heads)
 
     @property
     def biased(self) -> bool:
@@ -170,17 +172,19 @@ class Mask:
 def flash(p: Primitives, name: str, qkv: tuple[str, str, str], heads: Heads, mask: Mask) -> str:
     """One operator that keeps no score tensor; (batch, queries, heads x value size)."""
     shape = (*p.g.shape(qkv[0])[:-1], heads.queries * heads.value_size)
-    optional: dict[str, object] = {"window": p.d.window} if p.d.window else {}
+    optional: dict[str, object] = {"window": mask.window} if mask.window else {}
     if heads.value_size != heads.size:
         optional["value_size"] = heads.value_size
     if mask.biased:
         optional["score_bias"] = True
     if mask.page:
         optional["page"] = mask.page
+    if mask.sinks:
+        optional["sinks"] = True
     return p.operator(
         f"{name}.flash",
         OpKind.ATTENTION,
-        (*qkv, mask.table) if mask.table else qkv,
+        (*qkv, *(t for t in (mask.table, mask.sinks) if t)),
         shape,
         heads=heads.queries,
         kv_heads=heads.keys,
@@ -218,7 +222,8 @@ def unfused(p: Primitives, name: str, qkv: tuple[str, str, str], heads: Heads, m
     scaled = p.pointwise(f"{name}.scale", "scale", (scores,), **role)
     scaled = p.pointwise(f"{name}.mask", "mask", (scaled,), **role) if p.eager else scaled
     scaled = _add_distances(p, name, scaled, heads, mask, role)
-    weights = p.operator(f"{name}.softmax", OpKind.SOFTMAX, (scaled,), square, axis=-1, **role)
+    beside = (mask.sinks,) if mask.sinks else ()
+    weights = p.operator(f"{name}.softmax", OpKind.SOFTMAX, (scaled, *beside), square, axis=-1, **role)
     weights = p.dropout(f"{name}.softmax_dropout", weights, p.d.attention_dropout, **role)
     mixed = p.operator(f"{name}.mix", OpKind.MATMUL, (weights, v), (*rows, heads.value_size), **role)
     mixed = p.pointwise(f"{name}.mix_copy", "copy", (mixed,), **role) if p.eager else mixed

@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from phaze.errors import InputError
+from phaze.errors import InputError, Remark
 from phaze.text_file import MIB, read_text
+from phaze.workload.hugging_face.alternating_configs import (
+    GEMMA3,
+    GLM4_MOE,
+    GPT_OSS,
+    GRANITE,
+    LLAMA4,
+    MINIMAX_M2,
+    OLMO2,
+)
 from phaze.workload.hugging_face.config_translation import ACTIVATIONS, Config, Translation
 from phaze.workload.hugging_face.decoder_configs import (
     BLOOM,
@@ -43,10 +53,17 @@ TRANSLATIONS: Mapping[str, Translation] = MappingProxyType(
         "distilbert": DISTILBERT,
         "falcon": FALCON,
         "gemma": GEMMA,
+        "gemma3_text": GEMMA3,
+        "glm4_moe": GLM4_MOE,
         "gpt2": GPT2,
+        "gpt_oss": GPT_OSS,
+        "granite": GRANITE,
         "llama": LLAMA,
+        "llama4_text": LLAMA4,
+        "minimax_m2": MINIMAX_M2,
         "mistral": MISTRAL,
         "mixtral": MIXTRAL,
+        "olmo2": OLMO2,
         "opt": OPT,
         "phi3": PHI3,
         "qwen2": QWEN2,
@@ -58,6 +75,9 @@ TRANSLATIONS: Mapping[str, Translation] = MappingProxyType(
     }
 )
 """Translations by `model_type`."""
+
+WITH_OTHER_SENSES = frozenset({"llama4"})
+"""Types that see images, too: what is read is the language model among their parts, `text_config`."""
 
 
 LARGEST_BYTES = 16 * MIB
@@ -92,6 +112,7 @@ def translate(config: Config, where: str) -> dict[str, Any] | None:
     `where` names the config in errors. Raises InputError for keys that are missing (all of them at once),
     values of the wrong type and an activation that is unknown.
     """
+    config = _language_model(config, where)
     entry = TRANSLATIONS.get(config["model_type"])
     if entry is None:
         return None
@@ -108,6 +129,17 @@ def translate(config: Config, where: str) -> dict[str, Any] | None:
     }
     positions = dimensions.get("max_positions")
     return content if positions is None else {**content, "sequence_length": positions}
+
+
+def _language_model(config: Config, where: str) -> Config:
+    """The language model of one that sees images, with a remark; any other as it is."""
+    inner = config.get("text_config")
+    if config["model_type"] not in WITH_OTHER_SENSES or not isinstance(inner, Mapping):
+        return config
+    msg = f"{where}: of {config['model_type']} the language model is taken (text_config), without its vision tower"
+    warnings.warn(msg, Remark, stacklevel=3)
+    whole = {key: config[key] for key in ("tie_word_embeddings", "_name_or_path") if key in config}
+    return {**whole, "model_type": f"{config['model_type']}_text", **inner}
 
 
 def why_not(config: Config) -> str:

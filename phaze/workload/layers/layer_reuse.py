@@ -124,15 +124,16 @@ def _tensors(operators: Sequence[Operator], order: Collection[int]) -> list[str]
 
 
 _NUMBERED = re.compile(r"(\D*)(\d+)(.*)")
-_BESIDE = 2  # blocks beside those that differ: one to repeat, and the last, which nothing follows
+_BESIDE = 2  # turns of blocks beside those that differ: one to repeat, and the last, which nothing follows
 
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """A model of `few` blocks stands for one of `many`, whose further ones are as its last but one."""
+    """A model of `few` blocks stands for one of `many`, whose further ones are as its last `period` but one."""
 
     few: int
     many: int
+    period: int = 1
 
     def extended(
         self, index: tuple[int, ...], names: tuple[str, ...]
@@ -143,7 +144,8 @@ class Repeats:
         if len(numbered) != self.few or len({m[1] for _, m in numbered}) != 1:
             return None
         at = numbered[-2][0]
-        order = runs[: at + 1] + [runs[at]] * (self.many - self.few) + runs[at + 1 :]
+        again = runs[at - self.period + 1 : at + 1]
+        order = runs[: at + 1] + again * ((self.many - self.few) // self.period) + runs[at + 1 :]
         first = numbered[0][0]
         renamed = [
             _renumbered(names[i], place - first) if first <= place < first + self.many else names[i]
@@ -158,10 +160,10 @@ def repeats_of(dimensions: FamilyDimensions) -> tuple[FamilyDimensions, Repeats]
     if len(dimensions.repeats) != 1:
         return None
     ((field, (fewest, many)),) = dimensions.repeats.items()
-    few = fewest + _BESIDE
+    few = fewest + _BESIDE * dimensions.period
     if few >= many:
         return None
-    return dimensions.model_copy(update={field: few}), Repeats(few, many)
+    return dimensions.model_copy(update={field: few}), Repeats(few, many, dimensions.period)
 
 
 def _renumbered(name: str, number: int) -> str:

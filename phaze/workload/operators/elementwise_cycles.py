@@ -59,6 +59,9 @@ FUNCTIONS: dict[str, FunctionCost] = {
     "where": FunctionCost(1, 1, Keep.MASK),
     "clip": FunctionCost(2, 1, Keep.MASK),
     "relu": FunctionCost(1, 1, Keep.OUTPUT),
+    "relu2": FunctionCost(
+        2, 2, Keep.INPUTS
+    ),  # comparison, square; twice the input where it is positive, times dy
     "leaky_relu": FunctionCost(2, 2, Keep.OUTPUT),
     # the slope is trained: its gradient is x dy where x is negative
     "prelu": FunctionCost(2, 2, Keep.INPUTS),

@@ -12,6 +12,7 @@ from phaze.workload.operators.operator_steps import (
     Step,
     flag,
     gradient_of,
+    integer,
     vector_step,
     view_step,
     word,
@@ -32,7 +33,7 @@ def elementwise_forward(op: Operator, ctx: OperatorContext) -> Step:
     out = op.outputs[0]
     cost = elementwise_cost(op)
     mask = ctx.elements(out) if cost.keep is Keep.MASK and out in ctx.differentiable else 0
-    extra = ctx.parameter_bytes(op) + mask
+    extra = ctx.parameter_bytes(op) * _reached(op, ctx) + mask
     return vector_step(
         op.name,
         op.kind,
@@ -45,6 +46,12 @@ def elementwise_forward(op: Operator, ctx: OperatorContext) -> Step:
         bias=word(op, "function") == "add" and any(x in ctx.parameters for x in op.inputs),
         scales=word(op, "function") == "scale",
     )
+
+
+def _reached(op: Operator, ctx: OperatorContext) -> float:
+    """Share of the parameters that is read: of experts that no token is sent to, nothing."""
+    owned = [ctx.shape(t)[0] for t in op.inputs if t in ctx.parameters]
+    return ctx.shape(op.outputs[0])[0] / owned[0] if integer(op, "experts", 0) and owned else 1.0
 
 
 def elementwise_saved(op: Operator, ctx: OperatorContext) -> dict[str, float]:

@@ -241,7 +241,8 @@ def attention_backward(op: Operator, ctx: OperatorContext, gradients: Mapping[st
     gradients), queries, output gradient and the fp32 query gradient (read and written) pass again.
     """
     a, (q, k, v), table, out = _scores(op, ctx), op.inputs[:3], op.inputs[3:], op.outputs[0]
-    per_score = 5 + EXP + (3 if flag(op, "dropout") else 0) + len(table) + flag(op, "score_bias")
+    learned = len(table) - flag(op, "sinks")  # a sink is one score of a row, not one more of every score
+    per_score = 5 + EXP + (3 if flag(op, "dropout") else 0) + learned + flag(op, "score_bias")
     reads = {gradients[out]: ctx.bytes(out)} | ctx.activations((q, k, v, out))
     writes = {gradient_of(op, x): ctx.bytes(x) for x in (q, k, v)}
     tables = sum(ctx.bytes(t) + 2.0 * GRADIENT_BYTES * ctx.elements(t) for t in table)

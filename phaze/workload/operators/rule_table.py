@@ -12,7 +12,8 @@ dotted paths (`block3.mlp.up`); attributes are keyword arguments of `GraphBuilde
 - ATTENTION: q (b, s_q, heads d), k (b, s_kv, kv_heads d), v (b, s_kv, kv_heads d_v), output (b, s_q,
   heads d_v); `heads`, `kv_heads`, `head_size` d (int), `value_size` d_v (int, d), `causal`, `dropout`
   (bool, False). `window` (int, all): keys that a query sees. `score_bias` (bool, False): positions are
-  added to the scores; where they are learned, their table is a fourth input. `page` (int, 0)
+  added to the scores; where they are learned, their table is a further input. `sinks` (bool, False): the last input
+  is a score of every head beside those of its keys. `page` (int, 0)
   where k and v are a paged cache. `dealt` (int, 1): devices among which queries are dealt so that a
   causal mask leaves each as many scores; set by context parallelism, not by front ends.
 - SOFTMAX: x. `axis` (int, -1). `eager` (bool, False), as of NORM and of a dropout: gradients by several kernels,

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from phaze.errors import InputError
+from phaze.errors import InputError, Remark
+from phaze.workload.hugging_face.alternating_configs import turns
 from phaze.workload.hugging_face.model_config import TRANSLATIONS, translate
 from phaze.workload.workload import Mode
 from phaze.workload.workload_loader import load_workload
@@ -147,6 +148,45 @@ PUBLISHED = {
         "tie_word_embeddings": False,
         "vocab_size": 32000,
     },
+    "gpt-oss-120b": {
+        "model_type": "gpt_oss",
+        "attention_bias": True,
+        "head_dim": 64,
+        "hidden_act": "silu",
+        "hidden_size": 2880,
+        "intermediate_size": 2880,
+        "layer_types": ["sliding_attention", "full_attention"] * 18,
+        "max_position_embeddings": 131072,
+        "num_attention_heads": 64,
+        "num_experts_per_tok": 4,
+        "num_hidden_layers": 36,
+        "num_key_value_heads": 8,
+        "num_local_experts": 128,
+        "sliding_window": 128,
+        "tie_word_embeddings": False,
+        "vocab_size": 201088,
+    },
+    "glm-4.5": {
+        "model_type": "glm4_moe",
+        "attention_bias": True,
+        "first_k_dense_replace": 3,
+        "head_dim": 128,
+        "hidden_act": "silu",
+        "hidden_size": 5120,
+        "intermediate_size": 12288,
+        "max_position_embeddings": 131072,
+        "moe_intermediate_size": 1536,
+        "n_routed_experts": 160,
+        "n_shared_experts": 1,
+        "num_attention_heads": 96,
+        "num_experts_per_tok": 8,
+        "num_hidden_layers": 92,
+        "num_key_value_heads": 8,
+        "num_nextn_predict_layers": 1,
+        "tie_word_embeddings": False,
+        "use_qk_norm": True,
+        "vocab_size": 151552,
+    },
     "bloom-176b": {
         "model_type": "bloom",
         "apply_residual_connection_post_layernorm": False,
@@ -208,8 +248,46 @@ def test_published_configs_are_the_models_of_the_library(tmp_path, name):
     assert workload.tensor_parallel_widths(8) == built_in.tensor_parallel_widths(8)
 
 
+LLAMA4 = {
+    "model_type": "llama4",
+    "tie_word_embeddings": False,
+    "vision_config": {"hidden_size": 1408},
+    "text_config": {
+        "attention_bias": False,
+        "attention_chunk_size": 8192,
+        "head_dim": 128,
+        "hidden_act": "silu",
+        "hidden_size": 5120,
+        "interleave_moe_layer_step": 2,
+        "intermediate_size": 8192,
+        "intermediate_size_mlp": 16384,
+        "max_position_embeddings": 1048576,
+        "num_attention_heads": 40,
+        "num_experts_per_tok": 1,
+        "num_hidden_layers": 48,
+        "num_key_value_heads": 8,
+        "num_local_experts": 128,
+        "use_qk_norm": False,
+        "vocab_size": 202048,
+    },
+}
+
+
+def test_of_a_model_that_sees_images_the_language_model_is_taken(tmp_path):
+    with pytest.warns(Remark, match="of llama4 the language model is taken"):
+        workload = load_workload(saved(tmp_path, LLAMA4))
+    assert workload.parameter_count == load_workload("llama4-maverick").parameter_count
+
+
+def test_the_shortest_run_of_layers_that_comes_again():
+    assert turns(["a", "a", "b", "a", "a", "b", "a"]) == ["a", "a", "b"]
+    assert turns(["a", "b", "b"]) == ["a", "b", "b"]
+    assert turns(["a", "a"]) == ["a"]
+    assert turns(["a"]) == ["a"]
+
+
 @pytest.mark.parametrize(
-    "name", ["mistral-7b", "qwen3-8b", "gemma-2b", "bloom-176b", "deepseek-v3", "vit-b16"]
+    "name", ["mistral-7b", "qwen3-8b", "gpt-oss-120b", "gemma-2b", "bloom-176b", "deepseek-v3", "vit-b16"]
 )
 def test_their_forward_passes_do_the_same_work(tmp_path, name):
     bind = {} if name == "vit-b16" else {"sequence_length": 2048}
@@ -287,6 +365,7 @@ SMALL_EXPERTS = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
+SMALL_LAYERS = {**SMALL, "num_hidden_layers": 8}
 SMALL_LATENT = {
     **SMALL_EXPERTS,
     "num_key_value_heads": 4,
@@ -318,6 +397,15 @@ SMALL_CONFIGS = [
     {"model_type": "falcon", **{k: v for k, v in SMALL.items() if k != "num_key_value_heads"}},
     {"model_type": "mixtral", **SMALL_EXPERTS, "num_local_experts": 4},
     {"model_type": "qwen3_moe", **SMALL_EXPERTS, "num_experts": 4, "head_dim": 16},
+    {"model_type": "gpt_oss", **SMALL_EXPERTS, "num_local_experts": 4, "head_dim": 16},
+    {"model_type": "gemma3_text", **SMALL_LAYERS, "head_dim": 16, "sliding_window": 16},
+    {"model_type": "llama4_text", **SMALL_LAYERS, "num_local_experts": 4, "num_experts_per_tok": 1, "head_dim": 16,
+     "intermediate_size_mlp": 96, "interleave_moe_layer_step": 2, "attention_chunk_size": 16},
+    {"model_type": "glm4_moe", **SMALL_EXPERTS, "n_routed_experts": 4, "head_dim": 16, "use_qk_norm": True,
+     "attention_bias": True},
+    {"model_type": "minimax_m2", **SMALL_EXPERTS, "num_local_experts": 4, "head_dim": 16},
+    {"model_type": "olmo2", **SMALL},
+    {"model_type": "granite", **SMALL},
     {"model_type": "deepseek_v2", **SMALL_LATENT, "q_lora_rank": None, "n_shared_experts": 2},
     {"model_type": "deepseek_v3", **SMALL_LATENT, "q_lora_rank": 24},
     SMALL_T5,
@@ -336,7 +424,10 @@ def test_parameters_are_those_of_transformers(tmp_path, config):
     with torch.device("meta"):
         module = getattr(transformers, f"AutoModelFor{task}").from_config(settings)
     workload = load_workload(saved(tmp_path, config))
-    assert workload.parameter_count == sum(p.numel() for p in module.parameters())
+    chosen = sum(
+        p.numel() for name, p in module.named_parameters() if name.endswith("e_score_correction_bias")
+    )
+    assert workload.parameter_count == sum(p.numel() for p in module.parameters()) - chosen
     settings.save_pretrained(tmp_path / "saved")  # with every default written out
     assert load_workload(f"hf:{tmp_path / 'saved'}").parameter_count == workload.parameter_count
 
