@@ -155,14 +155,14 @@ _Step = Callable[[_Rows, Floats, Floats], _Pair]
 
 
 def _steps(graph: BatchGraph, *, rough: bool, begun: bool) -> Sequence[_Step]:
-    """Steps that tighten bounds: small graphs are searched at once, for others list schedules have to do.
+    """Steps that tighten bounds: what phases leave of small graphs is searched for, others have more list schedules.
 
     `begun`: what `rough` does is done.
     """
     first: Sequence[_Step] = () if begun else (_first_rule,)
     if rough:
         return first
-    return (*first, _searched) if graph.size <= MOST_OPERATORS else (*first, _in_phases, _other_rules)
+    return (*first, _in_phases, _searched if graph.size <= MOST_OPERATORS else _other_rules)
 
 
 def _first_rule(rows: _Rows, lower: Floats, upper: Floats) -> _Pair:

@@ -218,3 +218,23 @@ def test_bounds_that_meet_are_equal():
     gap = 1.0 - bounds.lower_s / bounds.upper_s
     assert ((gap == 0.0) | (gap > 1e-12)).all()
     assert (gap == 0.0).any()
+
+
+def test_phases_leave_little_to_search_for(monkeypatch):
+    """Of the backward pass of a residual block, where list schedules leave something open, phases settle most."""
+    searched, search = [], batch_module.search
+
+    def counted(graph, single, *others):
+        searched.append(single.shape[1])
+        return search(graph, single, *others)
+
+    monkeypatch.setattr(batch_module, "search", counted)
+    units = tuple(KINDS[k] for k in (1, 1, 0, 0, 1, 0, 2, 1, 0, 2))
+    edges = ((0, 1), (0, 4), (1, 2), (1, 3), (2, 9), (4, 5), (4, 6), (6, 7), (7, 8), (7, 9))
+    work = np.array([0.1, 0.2, 0.2, 0.25, 0.2, 3.0, 3.0, 0.2, 1.5, 1.5])
+    block = _with_latencies(np.random.default_rng(0), units, edges, work, 400)
+    rough = batch_bounds(*block, rough=True)
+    open_ = int((rough.lower_s < rough.upper_s).sum())
+    bounds = batch_bounds(*block)
+    assert 0 < sum(searched) < open_ / 3
+    assert (bounds.lower_s == bounds.upper_s).mean() > 0.9
