@@ -1,7 +1,7 @@
 """phaze: the best accelerator, and the best way to spread a model over N of them, with a proof.
 
-`phaze.explore` and `phaze.report` are functions and rooms at once: a package and a function cannot both have a name, so
-these packages can be called.
+`phaze.explore`, `phaze.report` and `phaze.workloads` are functions and rooms at once: a package and a function cannot
+both have a name, so these packages can be called.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Table,
         Validated,
         Varied,
+        archs,
         certify,
         compare,
         diff,
@@ -35,11 +36,17 @@ if TYPE_CHECKING:
         explain,
         explore,
         export,
+        frameworks,
+        networks,
         pareto,
         plan,
         plan_serving,
+        plans,
         replay,
         report,
+        solve_placement,
+        solve_schedule,
+        spaces,
         sweep,
         trace,
         validate,
@@ -62,6 +69,7 @@ __all__ = [
     "Validated",
     "Varied",
     "__version__",
+    "archs",
     "certify",
     "compare",
     "diff",
@@ -69,21 +77,28 @@ __all__ = [
     "explain",
     "explore",
     "export",
+    "frameworks",
     "from_torch",
+    "networks",
     "pareto",
     "plan",
     "plan_serving",
+    "plans",
     "replay",
     "report",
+    "solve_placement",
+    "solve_schedule",
+    "spaces",
     "sweep",
     "trace",
     "validate",
     "whatif",
+    "workloads",
 ]
 
 __version__ = "0.1.0"
 
-_CALLABLE_ROOMS = ("explore", "report")
+_CALLABLE_ROOMS = ("explore", "report", "workloads")
 _ELSEWHERE = {"from_torch": "phaze.workload.torch_export.torch_tracing"}
 
 

@@ -1,4 +1,4 @@
-"""Registries of members by name: ours, then those that other distributions bring as entry points.
+"""Registries of members and of files by name: ours, then those that other distributions bring as entry points.
 
 Entry points are read where a name is asked for that is none of ours, or where all are listed: never when a program
 starts. What another distribution brings wrongly ends in a sentence that names it.
@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from inspect import isclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from phaze.errors import InputError, PhazeError
@@ -89,10 +90,8 @@ class Registry(Generic[T]):
 
     def _brought(self) -> dict[str, EntryPoint]:
         """The entry points of other distributions, sorted by name."""
-        from importlib.metadata import entry_points
-
         found: dict[str, EntryPoint] = {}
-        for entry in sorted(entry_points(group=self.group), key=lambda entry: (entry.name, _owner(entry))):
+        for entry in _entries(self.group):
             if entry.name in self.built_in:
                 raise self._refusal(entry, "has a name that is built in: no package replaces that")
             if entry.name in found:
@@ -114,9 +113,77 @@ class Registry(Generic[T]):
         return member
 
     def _refusal(self, entry: EntryPoint, why: str) -> InputError:
-        return InputError(
-            f"{self.kind} {entry.name!r} of {_owner(entry)} (entry point {entry.value!r} in group {self.group}) {why}"
-        )
+        return InputError(f"{self.kind} {_of(entry, self.group)} {why}")
+
+
+@dataclass(frozen=True)
+class FileRegistry:
+    """YAML files of one `kind` by name: ours, then those that other distributions bring.
+
+    An entry point in the `group` names the package whose folder holds them; its own name does not matter.
+    """
+
+    group: str
+    kind: str
+    built_in: Callable[[], Mapping[str, Path]]
+
+    def all(self) -> dict[str, Path]:
+        """All files by name, ours first."""
+        return {**self.built_in(), **self.brought()}
+
+    def brought(self) -> dict[str, Path]:
+        """Files of other distributions by name.
+
+        Raises InputError where a package has none, and for a name that is taken.
+        """
+        return {name: path for name, (path, _) in self._brought().items()}
+
+    def version(self, path: Path) -> dict[str, str]:
+        """Name and version of the distribution that brings a file; nothing of ours and of a user's own."""
+        for theirs, entry in self._brought().values():
+            if theirs == path and entry.dist is not None:
+                return {entry.dist.name: entry.dist.version}
+        return {}
+
+    def _brought(self) -> dict[str, tuple[Path, EntryPoint]]:
+        own = {name_key(name) for name in self.built_in()} if (entries := _entries(self.group)) else set()
+        found: dict[str, tuple[Path, EntryPoint]] = {}
+        for entry in entries:
+            for path in self._files(entry):
+                if name_key(path.stem) in own | {name_key(name) for name in found}:
+                    raise self._refusal(entry, f"brings {path.stem!r}, a name that is taken")
+                found[path.stem] = path, entry
+        return found
+
+    def _files(self, entry: EntryPoint) -> list[Path]:
+        """The YAML files beside each other in a package; what Python runs to find it may fail in any way."""
+        from importlib.util import find_spec
+
+        try:
+            places = getattr(find_spec(entry.value), "submodule_search_locations", None) or ()
+        except Exception as error:
+            raise self._refusal(entry, f"cannot be found: {_told(error)}") from error
+        if found := sorted(path for place in places for path in Path(place).glob("*.yaml")):
+            return found
+        raise self._refusal(entry, "is no package with YAML files")
+
+    def _refusal(self, entry: EntryPoint, why: str) -> InputError:
+        return InputError(f"{self.kind} {_of(entry, self.group)} {why}")
+
+
+def name_key(name: str) -> str:
+    """A name without what does not matter in it: case, `-`, `_` and blanks."""
+    return "".join(c for c in name.lower() if c not in "-_" and not c.isspace())
+
+
+def _entries(group: str) -> list[EntryPoint]:
+    from importlib.metadata import entry_points
+
+    return sorted(entry_points(group=group), key=lambda entry: (entry.name, _owner(entry)))
+
+
+def _of(entry: EntryPoint, group: str) -> str:
+    return f"{entry.name!r} of {_owner(entry)} (entry point {entry.value!r} in group {group})"
 
 
 def _owner(entry: EntryPoint) -> str:

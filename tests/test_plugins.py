@@ -1,4 +1,4 @@
-"""Strategies, front ends and figures of another distribution, which docs/how-to/add.md shows in full."""
+"""Files, strategies, front ends and figures of another distribution, as docs/how-to/add.md shows them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from pathlib import Path
 import pytest
 from small_cases import FEW_ARRAYS
 
+import phaze
 from phaze.errors import InputError
 from phaze.explore.strategies.strategy_registry import STRATEGIES, strategy
 from phaze.plugins import Registry, at_hand
 from phaze.report.figures.figure_registry import FIGURES
+from phaze.runs.atomic_files import file_hashes
 from phaze.workload.workload_loader import FRONT_ENDS, load_workload
 
 PAGE = (Path(__file__).parents[1] / "docs/how-to/add.md").read_text(encoding="utf-8")
 MODULE, TESTS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-(PROJECT,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+FILES, PROJECT = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+FILE_GROUPS = tomllib.loads(FILES)["project"]["entry-points"]
 GROUPS = tomllib.loads(PROJECT)["project"]["entry-points"]
 TASK = ("--space", "few.yaml", "--devices", "2", "--power", "400W", "--quiet")
 
@@ -85,6 +88,72 @@ def test_the_members_of_the_page_keep_the_contracts(install):
     told = subprocess.run(command, cwd=site, capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stdout
     assert "failed" not in told.stdout
+
+
+@pytest.fixture
+def install_files(install, dse, monkeypatch):
+    """Lays the distribution of files that the page describes; each begins as `new` makes it."""
+
+    def lay(models=("tinytalk",), chips=("fastchip",), name="their-dist"):
+        site = install(name, FILE_GROUPS)
+        for folder, noun, files in (("models", "workloads", models), ("chips", "archs", chips)):
+            place = site / "their_files" / folder
+            place.mkdir(parents=True)
+            for file in files:
+                assert dse(noun, "new", str(place / f"{file}.yaml"))[0] == 0
+        return site / "their_files"
+
+    yield lay
+    for module in [m for m in sys.modules if m.split(".")[0] == "their_files"]:
+        monkeypatch.delitem(sys.modules, module)
+
+
+def test_a_workload_and_a_chip_of_another_package_are_known_by_name(install_files, asked, dse):
+    place = install_files()
+    words = ("evaluate", "--arch", "Fast-Chip", "-w", "tinytalk", "--devices", "2", "--out", "found")
+    code, out, err = dse(*words, "--json", "-q")
+    assert (code, err) == (0, "")
+    told = json.loads(out)["manifest"]
+    assert told["versions"]["their-dist"] == "1.5"
+    own = {"workload": "models/tinytalk.yaml", "arch": "chips/fastchip.yaml"}
+    assert {name: told["inputs_sha256"][name] for name in own} == file_hashes(
+        {name: place / path for name, path in own.items()}
+    )
+    for noun, name in (("workloads", "tinytalk"), ("archs", "fastchip")):
+        assert name in {row["name"] for row in json.loads(dse(noun, "--json")[1])}
+        assert dse(noun, "show", name)[0] == 0
+    assert "their-dist" not in dse("replay", "found", "-q")[1]
+    mine, theirs = (phaze.evaluate(chip, "tinytalk", devices=2) for chip in ("h100", "fastchip"))
+    assert mine.result == theirs.result  # a new chip begins as the h100
+    code, _, err = dse("evaluate", "--arch", "fastchop", "-w", "tinytalk")
+    assert (code, "near: fastchip" in " ".join(err.split())) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ({"models": ("GPT-3",)}, "brings 'GPT-3', a name that is taken"),
+        ({"models": ("tiny-talk", "tinytalk")}, "brings 'tinytalk', a name that is taken"),
+        ({"models": ()}, "is no package with YAML files"),
+    ],
+)
+def test_files_that_cannot_be_taken_are_one_sentence(files, why, install_files, asked, dse):
+    install_files(**files)
+    code, out, err = dse("evaluate", "--arch", "h100", "-w", "tinytalk")
+    assert (code, out) == (2, "")
+    told = "workloads 'theirs' of distribution their-dist (entry point 'their_files.models' in group phaze.workloads)"
+    assert f"{told} {why}" in " ".join(err.split())
+    assert dse("evaluate", "--arch", "h100", "-w", "gpt3-small", "--devices", "2")[0] == 0  # ours, as before
+
+
+@pytest.mark.parametrize("missing", ["their_files.models", "their_files"])
+def test_a_package_of_files_that_is_not_there_is_one_sentence(missing, install, dse):
+    install("their-dist", {"phaze.workloads": {"theirs": missing}})
+    code, _, err = dse("workloads")
+    assert code == 2
+    assert re.search(
+        r"cannot be found: ModuleNotFoundError|is no package with YAML files", " ".join(err.split())
+    )
 
 
 BROKEN = {

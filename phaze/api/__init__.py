@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+from phaze.api.catalogue_verbs import (
+    archs,
+    frameworks,
+    networks,
+    plans,
+    solve_placement,
+    solve_schedule,
+    spaces,
+    workloads,
+)
 from phaze.api.evaluation_verbs import Compared, Evaluated, Validated, validate
 from phaze.api.planning_verbs import Planned, PlannedServing, Varied, export
 from phaze.api.record_verbs import (
@@ -35,6 +45,7 @@ __all__ = [
     "Table",
     "Validated",
     "Varied",
+    "archs",
     "certify",
     "compare",
     "diff",
@@ -42,13 +53,20 @@ __all__ = [
     "explain",
     "explore",
     "export",
+    "frameworks",
+    "networks",
     "pareto",
     "plan",
     "plan_serving",
+    "plans",
     "replay",
     "report",
+    "solve_placement",
+    "solve_schedule",
+    "spaces",
     "sweep",
     "trace",
     "validate",
     "whatif",
+    "workloads",
 ]

@@ -24,7 +24,8 @@ _Result = TypeVar("_Result")
 _OPTION = re.compile(r"--([a-z][a-z0-9-]*)")
 _VERB = re.compile(
     r"\bdse (run|evaluate|compare|sweep|validate|plan serving|plan|whatif|certify|explain|pareto|report|trace|diff|"
-    r"replay)\b"
+    r"replay|archs|workloads|networks|spaces|frameworks|plans|solve schedule|solve placement)\b"
+    r"(?! (?:show|new|export|cost|fit)\b)"
 )
 
 

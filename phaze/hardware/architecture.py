@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from phaze.errors import InputError
 from phaze.hardware.architecture_naming import decoded
 from phaze.hardware.architecture_table import ArchitectureTable
-from phaze.hardware.catalogue import Catalogue, find, packaged
+from phaze.hardware.catalogue import Catalogue, find, packaged, registry
 from phaze.hardware.hardware_fields import FieldValue, default_values, field_named, field_table, still_valid
 from phaze.quantity import si_value
 from phaze.ranges import Line, Positive
@@ -158,10 +158,10 @@ def from_rows(table: ArchitectureTable, names: Sequence[str]) -> list[Architectu
 
 
 def _aliases() -> dict[str, str]:
-    """Every packaged alias with the name it stands for."""
+    """Every alias with the name it stands for."""
     return {
         alias: name
-        for name, path in packaged(Catalogue.ARCHITECTURE).items()
+        for name, path in registry(Catalogue.ARCHITECTURE).all().items()
         for alias in checked(_ArchitectureFile, read_yaml(path), str(path)).aliases
     }
 

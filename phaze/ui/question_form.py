@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.resources import files
 from typing import Any
 
 from phaze.errors import InputError, PhazeError
@@ -139,11 +138,9 @@ def _offers(option: Option) -> Sequence[str]:
     if not isinstance(option.offers, Packaged):
         return option.offers
     if option.offers is Packaged.WORKLOADS:
-        return sorted(
-            one.name.removesuffix(".yaml")
-            for one in files("phaze.workloads").iterdir()
-            if one.name.endswith(".yaml")
-        )
-    from phaze.hardware.catalogue import Catalogue, packaged
+        from phaze.workload.workload_library import WORKLOADS
 
-    return list(packaged(Catalogue[_CATALOGUES[option.offers]]))
+        return list(WORKLOADS.all())
+    from phaze.hardware.catalogue import Catalogue, registry
+
+    return list(registry(Catalogue[_CATALOGUES[option.offers]]).all())

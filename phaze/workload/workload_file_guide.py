@@ -14,7 +14,7 @@ from phaze.errors import InputError
 from phaze.workload.families.family_registry import FAMILIES, Family
 from phaze.workload.families.model_family import FamilyDimensions
 from phaze.workload.workload_file import WorkloadSpec
-from phaze.workload.workload_library import builtin_spec, known_name, list_workloads
+from phaze.workload.workload_library import builtin_workloads, known_name, named_spec
 
 COMMENT_COLUMN = 32
 
@@ -28,7 +28,7 @@ def new_workload_text(name: str, family: Family = Family.DECODER, like: str | No
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise InputError(f"{name!r} is not a name of letters, digits, - and _")
     origin = known_name(like) if like else _smallest(family)
-    spec = builtin_spec(origin)
+    spec = named_spec(origin)
     given = spec.model_dump(mode="json", exclude_unset=True)
     source = {"dimensions": f"the numbers of {origin}, until they are replaced"}
     given |= {"name": name, "source": source}
@@ -41,7 +41,7 @@ def new_workload_text(name: str, family: Family = Family.DECODER, like: str | No
 
 def _smallest(family: Family) -> str:
     """The built-in workload of the family with the fewest parameters."""
-    return min((s for s in list_workloads() if s.family == family), key=lambda s: s.parameters).name
+    return min((s for s in builtin_workloads() if s.family == family), key=lambda s: s.parameters).name
 
 
 def _fields(model: type[BaseModel], given: Mapping[str, Any] | None, margin: str) -> Iterator[str]:

@@ -8,11 +8,12 @@ from importlib import resources
 from pathlib import Path
 
 from phaze.errors import InputError
+from phaze.plugins import FileRegistry, name_key
 from phaze.workload.families.model_family import Extent, FamilyDimensions
 from phaze.workload.operators.operator_graph import OperatorGraph, OpKind
 from phaze.workload.training.backward_pass import model_parameters
 from phaze.workload.workload import Attention
-from phaze.workload.workload_file import WorkloadSpec, parse_spec
+from phaze.workload.workload_file import WorkloadSpec, parse_spec, read_spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,21 @@ def builtin_names() -> tuple[str, ...]:
     return tuple(sorted(f.name.removesuffix(".yaml") for f in files if f.name.endswith(".yaml")))
 
 
+def _builtin_files() -> dict[str, Path]:
+    folder = Path(str(resources.files("phaze.workloads")))
+    return {name: folder / f"{name}.yaml" for name in builtin_names()}
+
+
+WORKLOADS = FileRegistry("phaze.workloads", "workloads", _builtin_files)
+"""Workload files by name, ours and those of other distributions."""
+
+
 def list_workloads() -> tuple[WorkloadSummary, ...]:
+    """Summaries of all workloads that have a name, ours first."""
+    return builtin_workloads() + tuple(_summary(named_spec(name)) for name in WORKLOADS.brought())
+
+
+def builtin_workloads() -> tuple[WorkloadSummary, ...]:
     """Summaries of the built-in workloads, by name."""
     return tuple(_summary(builtin_spec(name)) for name in builtin_names())
 
@@ -100,32 +115,42 @@ def builtin_spec(name: str) -> WorkloadSpec[FamilyDimensions]:
     return parse_spec(file.read_text(encoding="utf-8"), f"built-in workload {name}.yaml")
 
 
+def named_spec(name: str) -> WorkloadSpec[FamilyDimensions]:
+    """Parsed file of a workload; `name` as in `known_name`, which is that of its file.
+
+    Raises InputError where another distribution's is wrong.
+    """
+    if name in builtin_names():
+        return builtin_spec(name)
+    return read_spec(WORKLOADS.brought()[name]).model_copy(update={"name": name})
+
+
 def find_workload(name_or_path: str) -> Path:
-    """File of a built-in name or of a path to a YAML file. Raises InputError for an unknown name."""
+    """File of a known name or of a path to a YAML file. Raises InputError for an unknown name."""
     path = Path(name_or_path)
     if path.suffix in YAML_SUFFIXES:
         return path
-    return Path(str(resources.files("phaze.workloads"))) / f"{known_name(name_or_path)}.yaml"
+    name = known_name(name_or_path)
+    return _builtin_files().get(name) or WORKLOADS.brought()[name]
 
 
 def is_known(name: str) -> bool:
     """Whether that is a built-in workload."""
-    return _key(name) in map(_key, builtin_names())
+    return name_key(name) in map(name_key, builtin_names())
 
 
 def known_name(name: str) -> str:
-    """The built-in workload of that name; case, `-`, `_` and blanks do not matter. Raises InputError."""
-    names = builtin_names()
-    found = [known for known in names if _key(known) == _key(name)]
+    """The workload of that name, ours or another distribution's; case, `-`, `_` and blanks do not matter.
+
+    Raises InputError, which tells the nearest names.
+    """
+    names = builtin_names() if is_known(name) else tuple(WORKLOADS.all())
+    found = [known for known in names if name_key(known) == name_key(name)]
     if found:
         return found[0]
     near = get_close_matches(name.lower(), names, n=3, cutoff=0.4)
     hint = f"; nearest: {', '.join(near)}" if near else f"; known: {', '.join(names)}"
     raise InputError(f"unknown workload {name!r}{hint}")
-
-
-def _key(name: str) -> str:
-    return "".join(c for c in name.lower() if c not in "-_ ")
 
 
 def _summary(spec: WorkloadSpec[FamilyDimensions]) -> WorkloadSummary:

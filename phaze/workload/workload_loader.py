@@ -26,7 +26,14 @@ from phaze.workload.operators.operator_graph import OperatorGraph
 from phaze.workload.patterns.decode_step import DecodingModel
 from phaze.workload.workload import Attention, Mode, Workload
 from phaze.workload.workload_file import WorkloadSpec, check_spec, read_spec
-from phaze.workload.workload_library import YAML_SUFFIXES, builtin_spec, find_workload, is_known, known_name
+from phaze.workload.workload_library import (
+    WORKLOADS,
+    YAML_SUFFIXES,
+    find_workload,
+    is_known,
+    known_name,
+    named_spec,
+)
 
 if TYPE_CHECKING:
     from phaze.workload.onnx import OnnxModel
@@ -199,9 +206,11 @@ def source_file(source: str) -> Path:
 
 
 def source_versions(source: str) -> dict[str, str]:
-    """Name and version of the distribution whose front end reads a source; nothing where it is ours."""
+    """Name and version of the distribution that brings a source or its front end; nothing where both are ours."""
     found = _front_end(source)
-    return {} if found is None else FRONT_ENDS.version(found[0])
+    if found is not None:
+        return FRONT_ENDS.version(found[0])
+    return {} if is_known(source) else WORKLOADS.version(find_workload(_known(source)))
 
 
 def _front_end(source: str) -> tuple[str, FrontEnd] | None:
@@ -308,7 +317,7 @@ def _file(source: str, options: LoadOptions) -> Workload:
 
 
 def _builtin(source: str, options: LoadOptions) -> Workload:
-    spec = builtin_spec(_known(source))
+    spec = named_spec(_known(source))
     return _of_family(spec, spec.name, source, options)
 
 

@@ -16,7 +16,6 @@ import typer
 from phaze.solvers.scheduling import Method
 
 from phaze.cli.main import app
-from phaze.cli.questions.solve import Compat
 from phaze.cost.fidelity import JUDGED, Fidelity
 from phaze.explore.request.common_score import Combine
 from phaze.explore.request.design_metrics import METRICS
@@ -26,6 +25,7 @@ from phaze.hardware.architecture import list_architectures
 from phaze.hardware.cluster_network import list_networks
 from phaze.hardware.hardware_fields import field_named
 from phaze.hardware.spaces.space_file import list_spaces
+from phaze.inputs.instance_files import Compat
 from phaze.parallel.cluster import Recompute
 from phaze.parallel.framework import list_frameworks
 from phaze.parallel.parallel_plan import RankOrder

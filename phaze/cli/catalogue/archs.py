@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,34 +16,10 @@ if TYPE_CHECKING:
     from phaze.hardware.architecture import Architecture
 
 
-def _rows() -> list[Row]:
-    """Published figures of every chip, the model's where none is published."""
-    from phaze.hardware.architecture import list_architectures, load_architecture, to_table
-    from phaze.hardware.derived_figures import (
-        hbm_bandwidth_bytes_per_s,
-        hbm_capacity_bytes,
-        peak_flops_per_s,
-    )
-    from phaze.hardware.silicon.die_area import area_mm2
-    from phaze.hardware.silicon.package_power import tdp_w
+def _rows() -> Sequence[Row]:
+    from phaze.api.catalogue_verbs import archs
 
-    chips = [load_architecture(name) for name in list_architectures()]
-    table = to_table(chips)
-    laws = (tdp_w, area_mm2, peak_flops_per_s, hbm_bandwidth_bytes_per_s, hbm_capacity_bytes)
-    figures = zip(*(law(table).tolist() for law in laws), strict=True)
-    return [
-        {
-            "name": chip.name,
-            "description": chip.description,
-            "node": chip.value("node"),
-            "tdp_w": chip.published_tdp_w or tdp,
-            "area_mm2": chip.published_area_mm2 or area,
-            "peak_flop_per_s": peak,
-            "hbm_bandwidth_bytes_per_s": bandwidth,
-            "hbm_capacity_bytes": capacity,
-        }
-        for chip, (tdp, area, peak, bandwidth, capacity) in zip(chips, figures, strict=True)
-    ]
+    return archs().rows
 
 
 def _show(name: str) -> str:

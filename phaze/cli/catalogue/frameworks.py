@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from phaze.cli.catalogue.noun_commands import Row, noun_app
 from phaze.cli.shell_completion import frameworks
 
 
-def _rows() -> list[Row]:
-    from phaze.parallel.framework import list_frameworks, load_framework
+def _rows() -> Sequence[Row]:
+    from phaze.api.catalogue_verbs import frameworks
 
-    return [
-        {
-            "name": framework.name,
-            "attention": framework.attention.value,
-            "stretch": framework.stretch,
-            "dispatch_s": framework.dispatch_s,
-            "tensor_overlap": framework.tensor_overlap.value,
-        }
-        for framework in map(load_framework, list_frameworks())
-    ]
+    return frameworks().rows
 
 
 def _show(name: str) -> str:

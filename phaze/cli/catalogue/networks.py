@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -118,21 +119,10 @@ def report_fit(
 _SIZES = "1KiB,8KiB,64KiB,512KiB,4MiB,32MiB,256MiB,2GiB"
 
 
-def _rows() -> list[Row]:
-    from phaze.hardware.cluster_network import list_networks, load_network
+def _rows() -> Sequence[Row]:
+    from phaze.api.catalogue_verbs import networks
 
-    return [
-        {
-            "name": network.name,
-            "tiers": len(network.tiers),
-            "scale_up_devices": network.scale_up_devices,
-            "scale_up_bandwidth_bytes_per_s": network.scale_up_bandwidth_bytes_per_s,
-            "scale_up_latency_s": network.scale_up_latency_s,
-            "scale_out_bandwidth_bytes_per_s": network.scale_out_bandwidth_bytes_per_s,
-            "scale_out_latency_s": network.scale_out_latency_s,
-        }
-        for network in map(load_network, list_networks())
-    ]
+    return networks().rows
 
 
 def _show(name: str) -> str:

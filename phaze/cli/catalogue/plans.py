@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from phaze.cli.catalogue.noun_commands import Row, noun_app
 from phaze.cli.shell_completion import plans
 
 
-def _rows() -> list[Row]:
-    from phaze.parallel.plan_choices import list_plans, load_plans
+def _rows() -> Sequence[Row]:
+    from phaze.api.catalogue_verbs import plans
 
-    return [
-        {
-            "name": space.name,
-            "ragged": "yes" if space.ragged else "no",
-            "stages": space.stages.value if space.stages else "any",
-            "schedules": "all" if space.schedules is None else ", ".join(space.schedules),
-            "zero": "all" if space.zero is None else ", ".join(str(int(zero)) for zero in space.zero),
-        }
-        for space in map(load_plans, list_plans())
-    ]
+    return plans().rows
 
 
 def _show(name: str) -> str:

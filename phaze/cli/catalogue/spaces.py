@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -11,11 +12,10 @@ from phaze.cli.catalogue.noun_commands import Row, noun_app, write_new
 from phaze.cli.shell_completion import spaces
 
 
-def _rows() -> list[Row]:
-    from phaze.hardware.spaces.space_file import list_spaces, load_space
+def _rows() -> Sequence[Row]:
+    from phaze.api.catalogue_verbs import spaces
 
-    spaces = [load_space(name) for name in list_spaces()]
-    return [{"name": s.name, "architectures": s.size, "description": s.description} for s in spaces]
+    return spaces().rows
 
 
 app = noun_app("spaces", "design spaces", _rows, None)

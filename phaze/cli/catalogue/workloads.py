@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -11,21 +12,10 @@ from phaze.cli.catalogue.noun_commands import Row, noun_app, write_new
 from phaze.cli.shell_completion import workloads
 
 
-def _rows() -> list[Row]:
-    from phaze.workload.workload_library import list_workloads
+def _rows() -> Sequence[Row]:
+    from phaze.api.catalogue_verbs import workloads
 
-    return [
-        {
-            "name": model.name,
-            "family": model.family,
-            "parameters": model.parameters,
-            "active_parameters": model.active_parameters,
-            "layers": model.layers,
-            "sequence_length": model.sequence_length,
-            "global_batch": model.global_batch,
-        }
-        for model in list_workloads()
-    ]
+    return workloads().rows
 
 
 app = noun_app("workloads", "workloads", _rows, None)

@@ -37,6 +37,8 @@ _VERBS: Mapping[str, type[Options] | None] = {
     "plan": PlanOptions,
     "whatif": WhatIfOptions,
     "plan_serving": PlanServingOptions,
+    **dict.fromkeys(("archs", "workloads", "networks", "spaces", "frameworks", "plans")),
+    **dict.fromkeys(("solve_schedule", "solve_placement")),
     **dict.fromkeys(("export", "certify", "explain", "pareto", "report", "trace", "diff", "replay")),
     "validate": None,
     "from_torch": None,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,44 +14,22 @@ from phaze.cli.manual.typer_app import App
 from phaze.cli.shell_completion import one_of
 
 if TYPE_CHECKING:
-    from phaze.solvers.placement import PlacementProblem
-    from phaze.solvers.placement.general import GeneralProblem
+    from phaze.solvers.placement import PlacementResult
+    from phaze.solvers.placement.general import GeneralResult
 
 
 # The result document, and a row of the table for each stage.
 Answer = tuple[dict[str, Any], list[dict[str, object]]]
 
 
-class Compat(StrEnum):
-    """Whose rules to follow instead of the instance's own."""
+def placement_answer(result: PlacementResult | GeneralResult) -> Answer:
+    """A plan as it is told."""
+    from phaze.solvers.placement.general import GeneralResult
 
-    PHAZE = "phaze"
-
-
-def placement_answer(data: object, compat: Compat | None) -> Answer:
-    """The best plan of a parsed instance; its `format` chooses the solver.
-
-    Raises:
-        InstanceError: the instance is malformed, or too large for the exact search.
-    """
-    from phaze.solvers.placement import FORMAT as CHAIN
-    from phaze.solvers.placement import InstanceError, read_problem
-    from phaze.solvers.placement.general import FORMAT as GENERAL
-    from phaze.solvers.placement.general import read_general_problem, with_phaze_conventions
-
-    named = data.get("format", CHAIN) if isinstance(data, Mapping) else CHAIN
-    if named not in (CHAIN, GENERAL):
-        raise InstanceError(f"$.format: must be {CHAIN!r} or {GENERAL!r}, got {named!r}")
-    if named == CHAIN:
-        return _place_chain(read_problem(data))
-    problem = read_general_problem(data)
-    return _place_graph(with_phaze_conventions(problem) if compat is Compat.PHAZE else problem)
+    return _graph_answer(result) if isinstance(result, GeneralResult) else _chain_answer(result)
 
 
-def _place_chain(problem: PlacementProblem) -> Answer:
-    from phaze.solvers.placement import place
-
-    result = place(problem)
+def _chain_answer(result: PlacementResult) -> Answer:
     document = {
         "status": result.status.value,
         "time_per_batch_s": result.time_per_batch_s,
@@ -65,10 +42,7 @@ def _place_chain(problem: PlacementProblem) -> Answer:
     return document, _stage_rows(document)
 
 
-def _place_graph(problem: GeneralProblem) -> Answer:
-    from phaze.solvers.placement.general import place_general
-
-    result = place_general(problem)
+def _graph_answer(result: GeneralResult) -> Answer:
     widths = {stage.tensor_parallel for stage in result.stages}
     document = {
         "status": result.status.value,
@@ -107,7 +81,6 @@ def _layer_span(layers: Sequence[int]) -> str:
 
 app = App(name="solve", help="The solvers alone, on an instance file.")
 File = Annotated[Path, typer.Argument(help="Instance in JSON.", metavar="FILE")]
-_Problem = TypeVar("_Problem")
 
 
 @app.command()
@@ -135,15 +108,16 @@ def schedule(
 
     See also: dse solve placement.
     """
+    from phaze.inputs.instance_files import schedule_problem
     from phaze.inputs.named_choices import choose
     from phaze.quantity import parse_time
     from phaze.report.charts.gantt_chart import gantt as chart
     from phaze.report.charts.gantt_files import check_gantt_file, write_gantt
-    from phaze.solvers.scheduling import InstanceError, Method, read_instance
+    from phaze.solvers.scheduling import Method
     from phaze.solvers.scheduling import schedule as solve
 
     chosen, limit = choose(Method, method, "--method"), parse_time(time_limit, "--time-limit")
-    problem = _read(file, read_instance, InstanceError)
+    problem = schedule_problem(file)
     if gantt is not None:
         check_gantt_file(gantt)
     result = solve(problem, chosen, limit)
@@ -198,24 +172,12 @@ def placement(
     See also: dse solve schedule.
     """
 
+    from phaze.inputs.instance_files import Compat, placed
     from phaze.inputs.named_choices import choose
-    from phaze.solvers.placement import InstanceError
 
     rules = None if compat is None else choose(Compat, compat, "--compat")
-    document, rows = _read(file, lambda data: placement_answer(data, rules), InstanceError)
+    document, rows = placement_answer(placed(file, rules))
     _show(document, rows, json=json)
-
-
-def _read(file: Path, reader: Callable[[object], _Problem], error_type: type[ValueError]) -> _Problem:
-    """The problem in a file; InputError names the file and the JSON path at fault."""
-    from phaze.errors import InputError
-    from phaze.runs.atomic_files import read_json
-
-    data = read_json(file)
-    try:
-        return reader(data)
-    except error_type as error:
-        raise InputError(f"{file}: {error}") from error
 
 
 def _finite(value: float | None) -> float | None:

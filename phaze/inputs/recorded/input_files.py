@@ -14,6 +14,7 @@ from phaze.inputs.task_inputs import name_of
 
 if TYPE_CHECKING:
     from phaze.explore.documents.result_document import Manifest
+    from phaze.hardware.catalogue import Catalogue
     from phaze.inputs.option_models import Options
     from phaze.inputs.task_inputs import Source
 
@@ -74,13 +75,18 @@ def record_question(document: Document, verb: str, options: Options, command: Se
 
 
 def naming_packages(manifest: Manifest) -> Manifest:
-    """The manifest with the versions of other packages that bring the front ends and the strategy of its question."""
+    """The manifest with the versions of other packages that bring what its question names."""
+    from phaze.hardware.catalogue import Catalogue, registry
     from phaze.workload.workload_loader import source_versions
 
     asked = manifest.asked.options if manifest.asked else {}
     found = dict(manifest.versions)
     for _, versions in _several("workload", asked.get("workload"), source_versions):
         found |= versions
+    for _, catalogue, path in _catalogued(asked):
+        found |= registry(catalogue).version(path)
+    for _, path in _several("arch", asked.get("arch"), _architecture):
+        found |= registry(Catalogue.ARCHITECTURE).version(path)
     if (name := asked.get("strategy")) not in {None, "certified"}:
         from phaze.explore.strategies.strategy_registry import STRATEGIES
 
@@ -89,21 +95,13 @@ def naming_packages(manifest: Manifest) -> Manifest:
 
 
 def _files(options: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
-    from phaze.hardware.catalogue import Catalogue, find
     from phaze.workload.workload_loader import source_file
 
     yield from _several("workload", options.get("workload"), source_file)
-    for what, catalogue in (
-        ("network", Catalogue.NETWORK),
-        ("space", Catalogue.SPACE),
-        ("framework", Catalogue.FRAMEWORK),
-        ("plans", Catalogue.PLAN_SPACE),
-    ):
-        if isinstance(named := options.get(what), str | Path):
-            path = find(catalogue, named)
-            yield what, path
-            if what == "space":
-                yield from _bases(what, path)
+    for what, _, path in _catalogued(options):
+        yield what, path
+        if what == "space":
+            yield from _bases(what, path)
     for what, path in _several("arch", options.get("arch"), _architecture):
         yield what, path
         yield from _bases(what, path)
@@ -111,6 +109,20 @@ def _files(options: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
         yield "calibration", Path(own)
     if isinstance(figures := options.get("economics"), str | Path):
         yield "economics", Path(figures)
+
+
+def _catalogued(options: Mapping[str, Any]) -> Iterator[tuple[str, Catalogue, Path]]:
+    """Options that name a file of a catalogue: the option, the catalogue, the file."""
+    from phaze.hardware.catalogue import Catalogue, find
+
+    for what, catalogue in (
+        ("network", Catalogue.NETWORK),
+        ("space", Catalogue.SPACE),
+        ("framework", Catalogue.FRAMEWORK),
+        ("plans", Catalogue.PLAN_SPACE),
+    ):
+        if isinstance(named := options.get(what), str | Path):
+            yield what, catalogue, find(catalogue, named)
 
 
 def _several(what: str, named: object, find: Callable[[str], T]) -> Iterator[tuple[str, T]]:

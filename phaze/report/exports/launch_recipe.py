@@ -12,7 +12,7 @@ from phaze.errors import InputError
 from phaze.explore.documents.plan_document import PlanDocument
 from phaze.explore.documents.plan_record import StrategyRecord
 from phaze.workload.families.decoder_family import Decoder
-from phaze.workload.workload_library import builtin_spec, known_name
+from phaze.workload.workload_library import known_name, named_spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def model_of(document: PlanDocument) -> Model | None:
     """Of the planned workload; None where it is no built-in decoder."""
     try:
         name = known_name(document.request["workloads"][0])
-        spec = builtin_spec(name)
+        spec = named_spec(name)
     except InputError:
         return None
     d = spec.dimensions

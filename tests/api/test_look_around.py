@@ -1,0 +1,58 @@
+"""What has a name is listed alike in Python and by the command, and the solvers answer alike."""
+
+from __future__ import annotations
+
+import doctest
+import json
+from pathlib import Path
+
+import phaze.workloads
+import pytest
+
+import phaze
+import phaze.api.catalogue_verbs
+from phaze.errors import InputError
+
+DATA = Path(__file__).parents[1] / "data"
+SCHEDULE = DATA / "scheduling" / "small-00-n6-tc1-vc1.json"
+PLACEMENTS = sorted((DATA / "placement").glob("*.json"))[:1]
+
+
+@pytest.mark.parametrize("noun", ["archs", "workloads", "networks", "spaces", "frameworks", "plans"])
+def test_a_noun_lists_what_its_function_returns(noun, dse):
+    listed = getattr(phaze, noun)()
+    assert json.loads(dse(noun, "--json")[1]) == listed.rows
+    assert listed[0]["name"] in str(listed)
+    assert list(listed.to_dataframe()["name"]) == [row["name"] for row in listed]
+
+
+def test_the_folder_of_workloads_stays_a_package():
+    assert "gpt3" in {row["name"] for row in phaze.workloads()}
+    assert (Path(phaze.workloads.__file__).parent / "gpt3.yaml").is_file()
+
+
+def test_the_solvers_answer_as_their_commands_do(dse):
+    told = json.loads(dse("solve", "schedule", str(SCHEDULE), "--json")[1])
+    found = phaze.solve_schedule(str(SCHEDULE))
+    assert (found.status, found.makespan_s, found.optimal) == (
+        told["status"],
+        told["makespan_s"],
+        told["optimal"],
+    )
+    for file in PLACEMENTS:
+        told = json.loads(dse("solve", "placement", str(file), "--json")[1])
+        placed = phaze.solve_placement(json.loads(file.read_text()))
+        assert (placed.status, placed.time_per_batch_s) == (told["status"], told["time_per_batch_s"])
+
+
+def test_errors_speak_of_arguments():
+    with pytest.raises(InputError, match=r"method 'best' is not known"):
+        phaze.solve_schedule(SCHEDULE, method="best")
+    with pytest.raises(InputError, match=r"^instance: "):
+        phaze.solve_schedule({"ops": []})
+
+
+def test_the_examples_of_docstrings_run():
+    told = doctest.testmod(phaze.api.catalogue_verbs)
+    assert told.attempted > 3
+    assert not told.failed
