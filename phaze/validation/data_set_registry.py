@@ -43,7 +43,8 @@ from phaze.validation.sets.training import (
 
 class Metric(StrEnum):
     """What a set measures; collectives below 1 MiB are `latency_small`, gradients `latency_backward`, watts of
-    kernels in short loops `power_short`.
+    kernels in loops that fill what the meter sees `power_settled`, in short ones `power_short`, and of kernels on
+    operands that nothing wrote `power_unwritten`.
 
     `time` is that of whole iterations, `token_time` that per output token of a served model; `fits`: whether a run has
     memory enough, yes or no.
@@ -54,7 +55,9 @@ class Metric(StrEnum):
     LATENCY_SMALL = "latency_small"
     AREA = "area"
     POWER = "power"
+    POWER_SETTLED = "power_settled"
     POWER_SHORT = "power_short"
+    POWER_UNWRITTEN = "power_unwritten"
     MEMORY = "memory"
     TIME = "time"
     FITS = "fits"
@@ -112,7 +115,9 @@ DATA_SETS: tuple[DataSet, ...] = (
     DataSet("e2e_trainium", Metric.TIME, trainium_runs.training),
     DataSet("kernel_power_aiconfigurator", Metric.LATENCY, engine_measurements.latencies),
     DataSet("kernel_power_aiconfigurator", Metric.POWER, power_measurements.watts),
+    DataSet("kernel_power_aiconfigurator", Metric.POWER_SETTLED, power_measurements.settled_watts),
     DataSet("kernel_power_aiconfigurator", Metric.POWER_SHORT, power_measurements.short_watts),
+    DataSet("kernel_power_aiconfigurator", Metric.POWER_UNWRITTEN, power_measurements.unwritten_watts),
     DataSet("power_splitwise", Metric.POWER, request_power.watts),
     DataSet("kernels_alltoall", Metric.LATENCY, exchange_measurements.exchanges),
     DataSet("kernels_mla", Metric.LATENCY, latent_measurements.latent_attention),

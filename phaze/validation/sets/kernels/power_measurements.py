@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -20,31 +20,69 @@ from phaze.validation.measured.measured_systems import chip_of
 from phaze.validation.measured.measurement_columns import Columns
 from phaze.validation.measured.single_operators import attention
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE, UNKNOWN_FORMAT, product_of
+from phaze.validation.sets.kernels.power_meter import IDLE_SHARE, LONG_S, SETTLED, filled, shown
 from phaze.validation.sets.kernels.vector_measurements import NOT_MODELLED
 from phaze.workload.work import Format, Pass, Work
 
-LONG_S = 0.3
-"""Loops that last as long show the kernel's power; of shorter ones NVML's mean holds idle time before the loop."""
+HELD: Mapping[str, float] = MappingProxyType(
+    {"products": 0.2, "kept weights": 0.9, "others": 0.8, "short loops": 0.25}
+)
+"""Share of the second before a loop in which the chip was loaded alike (`power_meter.shown`), by what its collector
+does between two loops: of products whose weights it makes anew, of those on the weights of the one before, of
+attention and experts, and of short loops of any. Fitted to readings of H200 and GB200; `benchmarks/silicon.py` fits the
+first three without each chip."""
 
-SHOWN = 0.75
-"""Share of a kernel's power above idle that the mean of a long loop shows: the first of ten samples is taken before the
-power has risen, and NVML's own mean trails by up to a second. Fitted to the published long loops: 0.7 gives 30.5 % of
-mean error and 23.7 % of median error, 0.8 gives 31.8 and 19.2 %."""
-
-SHOWN_SHORT = 0.5
-"""The same of loops with one to three samples, the first of them before the power has risen."""
-
-_SHORT, _LONG = "a loop that is too short to show its power", "a loop long enough for the other comparison"
+UNWRITTEN = "operands that nothing wrote, a comparison of their own"
+IDLE = "no more power than an idle GPU's while kernels run"
+_SHORT, _LONG = "a loop that is too short to show its power", "a loop long enough for another comparison"
+_WRITTEN = "operands of random numbers, another comparison"
+_UNSETTLED = "a loop that fills little of the meter's second"
 
 
 def watts(columns: Columns) -> Judged:
-    """Board power of kernels in W, in loops of `LONG_S` and more."""
-    return _judge(columns, lambda loop_s: loop_s >= LONG_S, _SHORT, SHOWN)
+    """Board power in W of kernels on random numbers, in loops of `LONG_S` and more."""
+    return long_loops(columns).judged()
+
+
+def settled_watts(columns: Columns) -> Judged:
+    """The same of loops that fill `SETTLED` of what the meter sees: kernels of tens of milliseconds."""
+    return _compared(columns, lambda row: _unreadable(row) or _unsettled(row) or _random(row)).judged()
 
 
 def short_watts(columns: Columns) -> Judged:
     """Board power in W that is read over shorter loops."""
-    return _judge(columns, lambda loop_s: loop_s < LONG_S, _LONG, SHOWN_SHORT)
+    return _compared(columns, lambda row: _LONG if row.loop_s >= LONG_S else _random(row)).judged()
+
+
+def unwritten_watts(columns: Columns) -> Judged:
+    """Board power in W of kernels whose operands are memory as it was found, judged as if it held random numbers.
+
+    Arithmetic on zeros switches little (arXiv 2409.18324): such products run at higher rates and draw less.
+    """
+    return _compared(
+        columns, lambda row: _unreadable(row) or (None if _is_unwritten(row) else _WRITTEN)
+    ).judged()
+
+
+def long_loops(columns: Columns) -> Kernels:
+    """What `watts` judges."""
+    return _compared(columns, lambda row: _unreadable(row) or _random(row))
+
+
+def _unreadable(row: _Reading) -> str | None:
+    """Why a reading shows nothing of its kernel; short loops may well read what an idle board draws."""
+    if row.loop_s < LONG_S:
+        return _SHORT
+    return IDLE if row.power_w < IDLE_SHARE * row.limit_w else None
+
+
+def _unsettled(row: _Reading) -> str | None:
+    filling = filled(np.array([row.loop_s]), np.array([row.latency_s]))[0]
+    return _UNSETTLED if filling < SETTLED else None
+
+
+def _random(row: _Reading) -> str | None:
+    return UNWRITTEN if _is_unwritten(row) else None
 
 
 _SIZES = (
@@ -55,35 +93,126 @@ Sizes = Mapping[str, int]
 """Sizes of one kernel by the names of their columns, 0 where one does not apply."""
 
 
-def _judge(columns: Columns, wanted: Callable[[float], bool], otherwise: str, shown: float) -> Judged:
-    cases, kept = Cases(), []
-    loops, latency = columns.numbers("loop_s_at_least"), columns.numbers("latency_ms") * 1e-3
+@dataclass(frozen=True)
+class _Reading:
+    """One row: what ran, for how long, and what was read."""
+
+    device: str
+    engine: str
+    op: str
+    dtype: str
+    cache: str
+    sizes: Sizes
+    latency_s: float
+    loop_s: float
+    power_w: float
+    limit_w: float
+
+
+def _readings(columns: Columns) -> Iterator[_Reading]:
     sizes = {name: np.nan_to_num(columns.numbers(name)).astype(np.int64).tolist() for name in _SIZES}
-    named = zip(*(columns[name] for name in ("device", "op", "dtype", "kv_cache_dtype")), strict=True)
-    for row, (device, op, dtype, cache) in enumerate(named):
-        chip, make = chip_of(device), _MAKERS.get(op)
-        works = make({name: of[row] for name, of in sizes.items()}, dtype, cache) if make else NOT_MODELLED
+    names = ("device", "framework", "op", "dtype", "kv_cache_dtype")
+    texts = zip(*(columns[name] for name in names), strict=True)
+    figures = zip(
+        *(columns.numbers(n).tolist() for n in ("latency_ms", "loop_s_at_least", "power_w", "power_limit_w")),
+        strict=True,
+    )
+    for row, (text, (latency_ms, loop_s, power_w, limit_w)) in enumerate(zip(texts, figures, strict=True)):
+        own = {name: of[row] for name, of in sizes.items()}
+        device, engine, op, dtype, cache = text
+        yield _Reading(device, engine, op, dtype, cache, own, latency_ms * 1e-3, loop_s, power_w, limit_w)
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Readings that are compared: what boards draw by the law, (R,), and how their meter shows it."""
+
+    measured_w: Floats
+    idle_w: Floats
+    drawn_w: Floats
+    filled: Floats
+    before: tuple[str, ...]
+    """What the collector does before each loop: keys of `HELD`."""
+    rows: tuple[Row, ...]
+    excluded: Mapping[str, int]
+
+    def shown_w(self, held: Mapping[str, float] = HELD) -> Floats:
+        """What the meter shows, (R,): idle + share x (drawn - idle)."""
+        share = shown(self.filled, np.array([held[kind] for kind in self.before]))
+        return np.asarray(self.idle_w + share * (self.drawn_w - self.idle_w))
+
+    def judged(self) -> Judged:
+        """The comparison."""
+        return Judged(self.measured_w, {Fidelity.ANALYTIC: self.shown_w()}, dict(self.excluded), self.rows)
+
+
+def _compared(columns: Columns, why_not: Callable[[_Reading], str | None]) -> Kernels:
+    """Readings of kernels that the model has, but those that `why_not` gives a reason for."""
+    cases, kept, before = Cases(), [], []
+    for row in _readings(columns):
+        chip, make = chip_of(row.device), _MAKERS.get(row.op)
+        works = make(row.sizes, row.dtype, row.cache) if make else NOT_MODELLED
         if chip is None or isinstance(works, str):
             cases.drop(NO_TEMPLATE if chip is None else str(works))
-        elif not wanted(float(loops[row])):
-            cases.drop(otherwise)
+        elif (reason := why_not(row)) is not None:
+            cases.drop(reason)
         else:
-            cases.keep(chip, works, float(latency[row]))
-            kept.append(row)
-    limits, measured = columns.numbers("power_limit_w")[kept], columns.numbers("power_w")[kept]
-    return Judged(
-        measured, {Fidelity.ANALYTIC: readings_w(cases.rows, limits, shown)}, cases.excluded, cases.rows
-    )
+            cases.keep(chip, works, row.latency_s)
+            kept.append((row.power_w, row.limit_w, row.loop_s, row.latency_s))
+            before.append(_before(row, chip))
+    measured, limits, loops, latencies = np.array(kept).reshape(-1, 4).T
+    idle, drawn = boards_w(cases.rows, limits)
+    return Kernels(measured, idle, drawn, filled(loops, latencies), tuple(before), cases.rows, cases.excluded)
 
 
-def readings_w(rows: tuple[Row, ...], limits_w: Floats, shown: float) -> Floats:
-    """What NVML shows of each row's kernels on a board of a limit.
+def _is_unwritten(row: _Reading) -> bool:
+    """Whether vLLM's collector leaves an operand as memory is found.
 
-    P = idle + `shown` x (min(limit, running power + energy / measured time) - idle), all at the peak clock: there
-    kernels run that leave the board room, and where they ask for more than it may draw, firmware lowers the clock
-    until they draw just that, so that the board draws the lesser of both whatever the clock.
+    Weights of its products in 16 bits and in fp8 with a scale per tensor are `torch.empty` (aiconfigurator,
+    collector/vllm/collect_gemm.py), and since keys and values are written by a call of its own, prefill reads a cache
+    that nothing wrote (collector/vllm/collect_attn.py).
     """
-    power, network = np.empty(len(rows)), load_network("default")
+    products = row.op == "gemm" and row.dtype in {"bfloat16", "fp8"}
+    return row.engine == "vllm" and (products or row.op == "context_attention")
+
+
+def _before(row: _Reading, chip: Architecture) -> str:
+    """What the collector does before a loop: a key of `HELD`."""
+    if row.loop_s < LONG_S:
+        return "short loops"
+    if row.op != "gemm":
+        return "others"
+    return "kept weights" if _keeps_weights(row, chip) else "products"
+
+
+_LARGEST_FIRST = (32768, 16384, 8192, 4353, 4352, 4097)
+_WORKERS = 4
+"""Products that run first on new weights, one on each GPU of a GB200 tray."""
+
+
+def _keeps_weights(row: _Reading, chip: Architecture) -> bool:
+    """Whether a product runs on the weights of the one before.
+
+    Those too large for the second-level cache, from the second product of each GPU on, most rows first
+    (collector/trtllm/collect_gemm.py).
+    """
+    m, n, k = (row.sizes[name] for name in ("m", "n", "k"))
+    first = [rows for rows in _LARGEST_FIRST if rows * max(n, k) < 2**31][:_WORKERS]
+    cached = n * k * _WEIGHT_BYTES.get(row.dtype, 2.0) < to_table([chip])["global_buffer_bytes"][0]
+    return row.engine == "trtllm" and not cached and m < min(first)
+
+
+_WEIGHT_BYTES: Mapping[str, float] = MappingProxyType({"fp8": 1.0, "fp8_block": 1.0, "nvfp4": 0.5})
+
+
+def boards_w(rows: tuple[Row, ...], limits_w: Floats) -> tuple[Floats, Floats]:
+    """What each row's board draws idle and while its kernels run, (R,) each.
+
+    min(limit, running power + energy / measured time), all at the peak clock: there kernels run that leave the board
+    room, and where they ask for more than it may draw, firmware lowers the clock until they draw just that, so that
+    the board draws the lesser of both whatever the clock.
+    """
+    idle, drawn, network = np.empty(len(rows)), np.empty(len(rows)), load_network("default")
     chips: dict[str, Architecture] = {row.chip.name: row.chip for row in rows}
     for name, chip in chips.items():
         where = [i for i, row in enumerate(rows) if row.chip.name == name]
@@ -94,11 +223,9 @@ def readings_w(rows: tuple[Row, ...], limits_w: Floats, shown: float) -> Floats:
         seconds = np.array([rows[i].measured_s for i in where])
         costs = CostModel(table, network).costs(Pass(works, ()))
         joules = np.bincount(of_row, kernel_j(costs, table, seconds[of_row]), minlength=len(where))
-        idle = static_w(table)[0]
-        power[where] = idle + shown * (
-            np.minimum(running_w(table)[0] + joules / seconds, limits_w[where]) - idle
-        )
-    return power
+        idle[where] = static_w(table)[0]
+        drawn[where] = np.minimum(running_w(table)[0] + joules / seconds, limits_w[where])
+    return idle, drawn
 
 
 def _gemm(sizes: Sizes, dtype: str, cache: str) -> tuple[Work, ...] | str:

@@ -17,13 +17,12 @@ from phaze.validation.measured.measured_systems import chip_of
 from phaze.validation.measured.measurement_columns import Columns
 from phaze.validation.measured.single_operators import attention, product
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE
+from phaze.validation.sets.kernels.power_meter import IDLE_SHARE
 from phaze.workload.work import Pass, Work
 
 _MODEL = "llama2-70b"
 _LAYERS, _WIDTH, _INNER, _HEADS, _KV_HEADS, _HEAD, _TOKENS = 80, 8192, 28672, 64, 8, 128, 32000
 """Sizes of Llama 2 70B (Touvron et al., arXiv 2307.09288)."""
-_IDLE = 0.25
-"""Share of the TDP below which a GPU does nothing: the A100 draws 62 W of 400."""
 
 
 def watts(columns: Columns) -> Judged:
@@ -42,7 +41,7 @@ def watts(columns: Columns) -> Judged:
             cases.drop(NO_TEMPLATE)
         elif model != _MODEL:
             cases.drop("another model than Llama 2 70B")
-        elif fractions[row] < _IDLE:
+        elif fractions[row] < IDLE_SHARE:
             cases.drop("no more power than an idle GPU's")
         else:
             kept.append((row, chip.published_tdp_w))
