@@ -54,13 +54,23 @@ class Division:
         """Repeated groups of every chunk, (C,)."""
         return np.add.reduceat(np.array(self.body, dtype=np.int64), self.first_groups)
 
+    @cached_property
+    def chunk_of_groups(self) -> Integers:
+        """The chunk of every group, (G,)."""
+        spans = np.diff(np.append(self.first_groups, len(self.groups)))
+        return np.repeat(np.arange(len(self.chunks)), spans)
+
+    @cached_property
+    def ranks(self) -> Integers:
+        """Repeated groups ahead of every one of them in its chunk, (G,); more than there are for all others."""
+        body = np.array(self.body)
+        before = np.cumsum(body) - body
+        rank = before - before[self.first_groups][self.chunk_of_groups]
+        return np.where(body, rank, len(body))
+
     def first_blocks(self, counts: ArrayLike) -> NDArray[np.bool_]:
         """Groups (..., G) that are among the first so many repeated ones of their chunk, (..., C)."""
-        body = np.array(self.body)
-        spans = np.diff(np.append(self.first_groups, len(self.groups)))
-        before = np.cumsum(body) - body
-        rank = before - np.repeat(before[self.first_groups], spans)
-        found: NDArray[np.bool_] = body & (rank < np.repeat(np.asarray(counts), spans, axis=-1))
+        found: NDArray[np.bool_] = self.ranks < np.asarray(counts)[..., self.chunk_of_groups]
         return found
 
     def layers(self, chunk: int) -> slice:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf, prod
+from typing import TypeVar
 
 from phaze.parallel.parallel_plan import Offload, ParallelPlan
 from phaze.parallel.pipelines.pipeline_schedule import chunks_of
-from phaze.parallel.plan_batches.memory_fit import fits
 from phaze.parallel.plan_batches.plan_batch import batch_bounds_s
+from phaze.parallel.plan_search.fitted_pipelines import FittedPipeline, MemoryTally, PipelineFits
 from phaze.parallel.plan_search.plan_lower_bounds import OpenPlan, rest_s, screened_plans
 from phaze.parallel.plan_space import PlanSpace
 from phaze.parallel.training.iteration import Iteration
 from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.scheduling.passes import NEVER_S
+from phaze.tolerances import BOUND_ROUNDING
 
 
 def leanest(estimator: Estimator, offloads: Sequence[frozenset[Offload]]) -> frozenset[frozenset[Offload]]:
@@ -74,14 +76,32 @@ def best_plans(estimator: Estimator, space: PlanSpace, capacity_bytes: float, to
 _AT_ONCE = 128
 """Pipelines whose bounds are made those of iterations together."""
 
-_MORE = 8
+_MORE = 4
 """Pipelines that were looked at for each one more that is looked at together, though the first may rule it out."""
 
 _Waiting = tuple[float, int, OpenPlan]
 """Bound, place, and plans that share it."""
 
-_Entry = tuple[float, int, int, OpenPlan | ParallelPlan]
-"""Bound, two numbers that break ties, and plans that share it, or one that fits in memory."""
+_Opened = tuple[float, int, int, OpenPlan]
+_Fitting = tuple[float, int, int, FittedPipeline]
+_Bounded = tuple[float, int, int, ParallelPlan]
+"""Bound, two numbers that break ties, and plans that share it: a pipeline, as it fits in memory, one of its plans."""
+
+_Any = TypeVar("_Any", _Opened, _Fitting)
+
+
+@dataclass
+class _Queues:
+    """What is to be looked at, by how much is known of it, each in the order of bounds."""
+
+    opened: list[_Opened] = field(default_factory=list)
+    fitting: list[_Fitting] = field(default_factory=list)
+    bounded: list[_Bounded] = field(default_factory=list)
+
+    @property
+    def lowest(self) -> float:
+        """The least bound."""
+        return min((queue[0][0] for queue in (self.opened, self.fitting, self.bounded) if queue), default=inf)
 
 
 @dataclass
@@ -92,61 +112,66 @@ class _Search:
     top: int
     account: PlanBreakdown = field(default_factory=PlanBreakdown)
     found: list[EvaluatedPlan] = field(default_factory=list)
-    least_bytes: float = inf
-    least_host_bytes: float = inf
+    memory: MemoryTally = field(default_factory=MemoryTally)
     known: dict[Hashable, float] = field(default_factory=dict)
+    queues: _Queues = field(default_factory=_Queues)
     looked_at: int = 0
 
     def answer(self) -> PlanAnswer:
         """Look at all plans in the order of their bounds, which grow tighter where they are low."""
         opened = enumerate(screened_plans(self.estimator, self.space))
         waiting = sorted(((some.bound_s, place, some) for place, some in opened), key=lambda entry: entry[:2])
-        queue: list[_Entry] = []
-        taken = 0
+        queues, taken = self.queues, 0
         while True:
-            lowest = min(queue[0][0] if queue else inf, self._worst, NEVER_S)
+            lowest = min(queues.lowest, self._worst, NEVER_S)
             if taken < len(waiting) and waiting[taken][0] < lowest:
-                for bound, place, some in self._whole(waiting[taken : taken + _AT_ONCE]):
-                    heapq.heappush(queue, (bound, place, -1, some))
-                taken += _AT_ONCE
-            elif queue and queue[0][0] <= lowest < min(self._worst, NEVER_S):
-                self._look(queue, waiting[taken][0] if taken < len(waiting) else inf)
+                more = max(_AT_ONCE, taken // _MORE)
+                for bound, place, some in self._whole(waiting[taken : taken + more]):
+                    heapq.heappush(queues.opened, (bound, place, -1, some))
+                taken += more
+            elif queues.lowest <= lowest < min(self._worst, NEVER_S):
+                self._look(waiting[taken][0] if taken < len(waiting) else inf)
             else:
                 break
-        left: list[OpenPlan | ParallelPlan] = [entry[-1] for entry in queue]
-        left += [some for *_, some in waiting[taken:]]
-        self.account.pruned += self._count(left)
-        return PlanAnswer(tuple(self.found), self.account, self.least_bytes, self.least_host_bytes)
+        left = [some for *_, some in queues.opened] + [some for *_, some in waiting[taken:]]
+        self.account.pruned += self._count(left) + len(queues.bounded)
+        self.account.pruned += sum(len(some.orders) for *_, some in queues.fitting)
+        self.account.out_of_memory = self.memory.out_of_memory
+        return PlanAnswer(
+            tuple(self.found), self.account, self.memory.least_bytes, self.memory.least_host_bytes
+        )
 
-    def _count(self, left: Sequence[OpenPlan | ParallelPlan]) -> int:
-        """Plans of what is left; as many for all that share a pipeline."""
-        opened = [some.pipeline for some in left if isinstance(some, OpenPlan)]
-        pipelines = {id(one): one for one in opened}
+    def _count(self, left: Sequence[OpenPlan]) -> int:
+        """Plans of pipelines that are left; as many for all schedules and cuts of one."""
+        pipelines = {id(some.pipeline): some.pipeline for some in left}
         numbers = {key: self._number(one) for key, one in pipelines.items()}
-        return sum(numbers[id(one)] for one in opened) + len(left) - len(opened)
+        return sum(numbers[id(some.pipeline)] for some in left)
 
     def _number(self, plan: ParallelPlan) -> int:
         """Number of variants."""
         return prod(map(len, (*self.space.choices(plan), tuple(self.space.offloaded(plan)))))
 
-    def _look(self, queue: list[_Entry], below: float) -> None:
-        """At the first of the queue: the plan itself, or variants of pipelines `below` a bound that come before one."""
-        first = queue[0][-1]
-        if isinstance(first, ParallelPlan):
-            heapq.heappop(queue)
-            self._evaluate(first)
+    def _look(self, below: float) -> None:
+        """At what has the least bound: a plan itself, or what is known less of `below` a bound that comes before it."""
+        q = self.queues
+        heads = [queue[0][:3] for queue in (q.bounded, q.fitting, q.opened) if queue]
+        if q.bounded and q.bounded[0][:3] == min(heads):
+            self._evaluate(heapq.heappop(q.bounded)[-1])
             return
-        some: list[tuple[int, ParallelPlan]] = []
-        below, most = min(below, self._worst), 1 + self.looked_at // _MORE
-        while queue and len(some) < most and (not some or queue[0][0] < below):
-            _, place, _, opened = queue[0]
-            if isinstance(opened, ParallelPlan):
-                break
-            heapq.heappop(queue)
-            some.append((place, opened.plan))
+        below = min(below, self._worst, q.bounded[0][0] if q.bounded else inf)
+        if q.fitting and q.fitting[0][:3] == min(heads):
+            self._bound(self._taken(q.fitting, below))
+        else:
+            self._fit(self._taken(q.opened, below))
+
+    def _taken(self, queue: list[_Any], below: float) -> list[_Any]:
+        """The first of a queue, and others below a bound, the more the more were taken."""
+        most = 1 + self.looked_at // _MORE
+        some = [heapq.heappop(queue)]
+        while queue and len(some) < most and queue[0][0] < below:
+            some.append(heapq.heappop(queue))
         self.looked_at += len(some)
-        for entry in self._refined(some):
-            heapq.heappush(queue, entry)
+        return some
 
     @property
     def _worst(self) -> float:
@@ -176,29 +201,28 @@ class _Search:
     def _leanest(self) -> frozenset[frozenset[Offload]]:
         return leanest(self.estimator, self.space.offloads)
 
-    def _refined(self, pipelines: Sequence[tuple[int, ParallelPlan]]) -> Iterator[_Entry]:
-        """Variants of pipelines at some places that fit in memory, as they fit, and their bounds."""
-        fitting = [
-            (place, number, plan)
-            for place, pipeline in pipelines
-            for number, plan in enumerate(self._fitting(pipeline))
-        ]
-        bounds = batch_bounds_s(self.estimator, [plan for *_, plan in fitting]).tolist()
-        for bound, (place, number, plan) in zip(bounds, fitting, strict=True):
-            yield bound, place, number, plan
+    @cached_property
+    def _fits(self) -> PipelineFits:
+        return PipelineFits(self.estimator, self.space, self.capacity_bytes, self.memory)
 
-    def _fitting(self, plan: ParallelPlan) -> Iterator[ParallelPlan]:
-        """Variants of a pipeline that fit in memory."""
-        e, (zeros, orders) = self.estimator, self.space.choices(plan)
-        offloaded = self.space.offloaded(plan)
-        tried = (fits(e.layouts, s, zeros, self.capacity_bytes, e.host_capacity_bytes(s)) for s in offloaded)
-        for fit in (fit for some in tried for fit in some):
-            self.least_bytes = min(self.least_bytes, fit.least_bytes)
-            self.least_host_bytes = min(self.least_host_bytes, fit.least_host_bytes)
-            if fit.plan is None:
-                self.account.out_of_memory += len(orders)
-            else:
-                yield from (replace(fit.plan, order=order) for order in orders)
+    def _fit(self, some: Sequence[_Opened]) -> None:
+        """Variants of pipelines as they fit in memory, with bounds of what then runs again."""
+        for fit in self._fits.fitted([opened.plan for *_, opened in some]):
+            bound, place, _, opened = some[fit.which]
+            rest_s = bound - opened.bound_s
+            longer = (fit.busy_s + rest_s) * (1 - BOUND_ROUNDING)
+            heapq.heappush(self.queues.fitting, (max(bound, longer), place, fit.number, fit))
+
+    def _bound(self, some: Sequence[_Fitting]) -> None:
+        """Plans that fit, and their bounds."""
+        plans = [
+            (place, number, plan)
+            for _, place, first, fit in some
+            for number, plan in enumerate(fit.plans, first)
+        ]
+        bounds = batch_bounds_s(self.estimator, [plan for *_, plan in plans]).tolist()
+        for bound, (place, number, plan) in zip(bounds, plans, strict=True):
+            heapq.heappush(self.queues.bounded, (bound, place, number, plan))
 
     def _evaluate(self, plan: ParallelPlan) -> None:
         iteration = self.estimator.iteration(plan)

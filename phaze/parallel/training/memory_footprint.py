@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from phaze.arrays import Floats
+from phaze.arrays import Floats, Integers
 from phaze.parallel.chunk_division import Division
 from phaze.parallel.cluster import Recompute
 from phaze.parallel.framework import Framework, ParameterBytes
@@ -77,6 +77,12 @@ class GroupFootprint:
             scores_bytes=_sums(losses, "saved_bytes"),
         )
 
+    @classmethod
+    def stacked(cls, models: Sequence[GroupFootprint]) -> GroupFootprint:
+        """Footprint of models of as many groups, (B, 1, G)."""
+        each = (np.array([getattr(one, f.name) for one in models]) for f in fields(cls))
+        return cls(*(values[:, None] for values in each))
+
     def take(self, groups: NDArray[np.intp]) -> GroupFootprint:
         """Footprint of some groups."""
         return GroupFootprint(*(getattr(self, f.name)[groups] for f in fields(self)))
@@ -125,28 +131,56 @@ class ChunkFootprint:
         cls, groups: GroupFootprint, division: Division, recomputation: NDArray[np.bool_]
     ) -> ChunkFootprint:
         """Needs of the chunks of a division whose groups recompute or not, (..., G)."""
-        first, g, body = division.first_groups, groups, np.array(division.body)
+        return cls.cut(groups, division.first_groups, division.body, recomputation)
+
+    @classmethod
+    def cut(
+        cls,
+        groups: GroupFootprint,
+        first_groups: Integers,
+        body: Sequence[bool],
+        recomputation: NDArray[np.bool_],
+    ) -> ChunkFootprint:
+        """Needs of chunks that start with some groups, (C,), or of many models (B, C) with groups (B, ..., G)."""
+        g, repeats = groups, np.array(body)
         kept = np.where(recomputation, g.spared_bytes, g.saved_bytes)
+
+        def total(values: Floats) -> Floats:
+            return _by_chunk(np.add, values, first_groups)
+
+        def most(values: Floats) -> Floats:
+            return _by_chunk(np.maximum, values, first_groups)
+
         return cls(
-            shared=np.add.reduceat(g.shared, first),
-            experts=np.add.reduceat(g.experts, first),
-            scaled_bytes=np.add.reduceat(g.scaled_bytes, first),
-            frozen_bytes=np.add.reduceat(g.frozen_bytes, first),
-            replicated=np.add.reduceat(g.replicated, first),
-            kept_bytes=np.add.reduceat(kept, first, axis=-1),
-            away_bytes=np.add.reduceat(recomputation * g.away_bytes, first, axis=-1),
-            working_bytes=np.maximum.reduceat(
-                g.working_bytes + recomputation * g.saved_bytes, first, axis=-1
-            ),
-            largest=np.maximum.reduceat(body * g.parameters, first),
-            ends=np.add.reduceat(~body * g.parameters, first),
-            scores_bytes=np.add.reduceat(g.scores_bytes, first),
-            widest_bytes=np.maximum.reduceat(kept, first, axis=-1),
+            shared=total(g.shared),
+            experts=total(g.experts),
+            scaled_bytes=total(g.scaled_bytes),
+            frozen_bytes=total(g.frozen_bytes),
+            replicated=total(g.replicated),
+            kept_bytes=total(kept),
+            away_bytes=total(recomputation * g.away_bytes),
+            working_bytes=most(g.working_bytes + recomputation * g.saved_bytes),
+            largest=most(repeats * g.parameters),
+            ends=total(~repeats * g.parameters),
+            scores_bytes=total(g.scores_bytes),
+            widest_bytes=most(kept),
         )
 
     def take(self, rows: NDArray[np.int64]) -> ChunkFootprint:
         """Footprint of some of many models, (B, C) each."""
         return ChunkFootprint(*(getattr(self, f.name)[rows] for f in fields(self)))
+
+
+def _by_chunk(combine: np.ufunc, values: Floats, first_groups: Integers) -> Floats:
+    """Values of groups (..., G) combined by chunk, (..., C); of many models (B, ..., G) each with cuts of its own."""
+    if first_groups.ndim == 1:
+        found: Floats = combine.reduceat(values, first_groups, axis=-1)
+        return found
+    lead, count = values.shape[:-1], values.shape[-1]
+    starts = count * np.arange(np.prod(lead)).reshape(lead)
+    cuts = first_groups.reshape(len(first_groups), *[1] * (len(lead) - 1), -1)
+    summed = combine.reduceat(values.reshape(-1), (starts[..., None] + cuts).ravel())
+    return np.asarray(summed.reshape(*lead, -1))
 
 
 def recomputed_groups(division: Division, plan: ParallelPlan) -> NDArray[np.bool_]:

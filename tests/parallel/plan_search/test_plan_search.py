@@ -71,7 +71,7 @@ def test_next_best_are_in_order_and_different():
 
 
 def test_many_pipelines_are_looked_at_together_for_the_same_answer(monkeypatch):
-    """In fewer batches, and no more than an eighth of them in vain."""
+    """In fewer batches, and no more than a quarter of them in vain."""
 
     def searched(more):
         batches = []
@@ -83,11 +83,11 @@ def test_many_pipelines_are_looked_at_together_for_the_same_answer(monkeypatch):
         found = best_plans(estimator(devices=4, batch=8), SPACE, inf, top=300)
         return found, batches
 
-    (alone, each), (together, some) = searched(10**9), searched(8)
+    (alone, each), (together, some) = searched(10**9), searched(4)
     assert together.best == alone.best
     assert together.account.total == alone.account.total
     assert len(some) < len(each) / 2
-    assert sum(each) <= sum(some) <= 9 / 8 * sum(each) + max(each)
+    assert sum(each) <= sum(some) <= 5 / 4 * sum(each) + max(each)
 
 
 def test_more_memory_never_hurts():
