@@ -32,10 +32,12 @@ EXACT = {
     "bloom-176b": 176_247_271_424,
     "deepseek-v2": 235_741_434_880,
     "deepseek-v3": 671_026_419_200 - 14_848,
+    "falcon-h1-34b": 33_642_221_312,
     "gemma-2b": 2_506_172_416,
     "gpt-oss-120b": 116_829_156_672,
     "gpt-oss-20b": 20_914_757_184,
     "granite-3.3-8b": 8_170_864_640,
+    "jamba-mini": 51_570_323_328,
     "gpt2-xl": 1_557_611_200,
     "llama2-7b": 6_738_415_616,
     "llama3-405b": 405_853_388_800,
@@ -44,10 +46,12 @@ EXACT = {
     "llama3-8b": 8_030_261_248,
     "llama4-maverick": 401_583_781_376 - 871_932_416,
     "llama4-scout": 108_641_793_536 - 871_932_416,
+    "mamba2-2.7b": 2_702_599_680,
     "mistral-7b": 7_241_732_096,
     "mistral-small-24b": 23_572_403_200,
     "mixtral-8x22b": 140_620_634_112,
     "mixtral-8x7b": 46_702_792_704,
+    "nemotron-h-8b": 8_100_852_736,
     "olmo2-13b": 13_716_198_400,
     "olmo2-7b": 7_298_617_344,
     "opt-1.3b": 1_315_758_080,
@@ -68,6 +72,7 @@ EXACT = {
 # 2104.04473, table 1; GPT-3: 2005.14165, table 2.1; Kimi K2 and MiniMax-M2: the sizes of
 # their checkpoints.
 PRINTED = {
+    "granite-4.0-h-small": "32e9",
     "kimi-k2": "1e12",
     "minimax-m2": "229e9",
     "gpt3": "175e9",
@@ -91,7 +96,7 @@ PRINTED = {
     "megatron-gpt2-72": "8.3e9",
 }
 # In a test of their own; 350 M printed for 355.9 M; never printed.
-ELSEWHERE = ("palm-540b", "megatron-bert", "gpt3-medium", "megatron-gpt2-xl")
+ELSEWHERE = ("palm-540b", "qwen3.5-397b-a17b", "megatron-bert", "gpt3-medium", "megatron-gpt2-xl")
 # Without tables of tokens, as printed: Gemma 3, arXiv 2503.19786, table 1; GLM-4.5, arXiv 2508.06471, table 1, whose
 # note says that embeddings and output layers are left out.
 WITHOUT_TABLES = {
@@ -99,6 +104,7 @@ WITHOUT_TABLES = {
     "gemma-3-27b": "25600e6",
     "glm-4.5": "355e9",
     "glm-4.5-air": "106e9",
+    "qwen3-next-80b-a3b": "79e9",  # its announcement: 79 B without embedding
 }
 MODULES = {"glm-4.5": 1}  # for multi-token prediction, of which that note counts the one of the larger model
 # Active parameters as printed: arXiv 2401.04088, the announcement of 8x22B, 2405.04434, 2412.19437; 2508.10925,
@@ -110,13 +116,17 @@ ACTIVE = {
     "deepseek-v3": "37e9",
     "glm-4.5": "32e9",
     "glm-4.5-air": "12e9",
+    "granite-4.0-h-small": "9e9",
+    "jamba-mini": "12e9",
+    "qwen3-next-80b-a3b": "3e9",
+    "qwen3.5-397b-a17b": "17e9",
     "gpt-oss-120b": "5.13e9",
     "gpt-oss-20b": "3.61e9",
     "llama4-maverick": "17e9",
     "llama4-scout": "17e9",
 }
 LOOKED_UP = ("deepseek-v2", "deepseek-v3", "gpt-oss-120b", "gpt-oss-20b")  # a lookup multiplies no matrix
-NO_TABLES = ("glm-4.5", "glm-4.5-air")
+NO_TABLES = ("glm-4.5", "glm-4.5-air", "qwen3-next-80b-a3b")
 GPT_FAMILY = [
     name
     for name in builtin_names()
@@ -169,6 +179,15 @@ def test_parameter_count_without_tables_rounds_to_the_printed_one(name):
 def test_of_palm_the_printed_count_leaves_out_the_norms():
     """540.35 B, arXiv 2204.02311, table 1; 119 scales of 18432."""
     assert rounds_to(builtin_count("palm-540b").total - 119 * 18432, "540.35e9")
+
+
+def test_of_qwen3_5_the_vision_tower_is_missing():
+    """397 B are printed. Its tower by the published config: 27 blocks of 1152 with 4304 inside, 16 x 16 x 2 patches of
+    3 colours, 2304 positions, and 4 x 1152 merged to 4096."""
+    block = 4 * 1152**2 + 4 * 1152 + 2 * 1152 * 4304 + 4304 + 1152 + 4 * 1152
+    merger = 2 * 1152 + 4608 * 4609 + 4608 * 4096 + 4096
+    tower = 27 * block + (3 * 2 * 16 * 16 + 1) * 1152 + 2304 * 1152 + merger
+    assert rounds_to(builtin_count("qwen3.5-397b-a17b").total + tower, "397e9")
 
 
 def test_of_megatron_bert_only_the_pooler_and_the_sentence_head_are_missing():

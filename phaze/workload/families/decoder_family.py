@@ -10,6 +10,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from phaze.workload.families.linear_attention import Delta, StateSpace, delta_rule, state_space
 from phaze.workload.families.model_family import CountOrNone, Extent
 from phaze.workload.families.transformer_blocks import (
     Experts,
@@ -31,6 +32,9 @@ class Mixer(StrEnum):
 
     ATTENTION = "attention"  # to all tokens before
     WINDOW = "window"  # to the last ones
+    DELTA = "delta"  # a state, by the gated delta rule
+    MAMBA = "mamba"  # a state, Mamba 2 or Mamba
+    BESIDE = "beside"  # attention and Mamba on the same norm, added up (Falcon-H1)
     NONE = "none"  # the block has only its other half
 
 
@@ -57,6 +61,9 @@ class Decoder(TransformerDimensions):
     latent: Annotated[
         Latent | None, Field(description="multi-head latent attention (DeepSeek) in place of kv_heads")
     ] = None
+
+    delta: Annotated[Delta | None, Field(description="layers with the gated delta rule, among mixers")] = None
+    mamba: Annotated[StateSpace | None, Field(description="state-space layers, among mixers")] = None
 
     ahead: Annotated[
         CountOrNone, Field(description="modules that each predict one token more (DeepSeek-V3)")
@@ -152,6 +159,9 @@ class Decoder(TransformerDimensions):
         kinds = [(self.mixer(n), self.feed(n)) for n in range(min(self.layers, self.period))]
         for wanted, sizes, name in (
             (Mixer.WINDOW, self.window, "window"),
+            (Mixer.DELTA, self.delta, "delta"),
+            (Mixer.MAMBA, self.mamba, "mamba"),
+            (Mixer.BESIDE, self.mamba, "mamba"),
             (Feed.EXPERTS, self.experts, "experts"),
         ):
             if any(wanted in pair for pair in kinds) and sizes is None:
@@ -214,6 +224,16 @@ class Decoder(TransformerDimensions):
         return t.half(f"{name}.mlp", x, t.feed_forward) if feed is Feed.MLP else x
 
     def _mixed(self, t: Transformer, mixer: Mixer, name: str, x: str) -> str:
+        if mixer is Mixer.DELTA and self.delta:
+            return delta_rule(t, self.delta, name, x)
+        if mixer is Mixer.MAMBA and self.mamba:
+            return state_space(t, self.mamba, name, x)
+        if mixer is Mixer.BESIDE and self.mamba:
+            both = (
+                t.attention(f"{name}.attention", x, causal=True),
+                state_space(t, self.mamba, f"{name}.mamba", x),
+            )
+            return t.pointwise(f"{name}.both", "add", both)
         if self.latent:
             return latent_attention(t, self.latent, name, x, causal=True)
         return t.attention(name, x, causal=True, window=self.window if mixer is Mixer.WINDOW else None)

@@ -112,7 +112,7 @@ class Transformer(Primitives):
         d = self.d
         q, k, v = qkv
         if d.qk_norm:
-            q, k = self._head_norm(f"{name}.norm_q", q, d.heads), self._head_norm(f"{name}.norm_k", k, d.kv)
+            q, k = self.head_norm(f"{name}.norm_q", q, d.heads), self.head_norm(f"{name}.norm_k", k, d.kv)
         if d.qk_norm_whole:
             q, k = self._whole_norm(f"{name}.norm_q", q, d.heads), self._whole_norm(f"{name}.norm_k", k, d.kv)
         if d.positions is Positions.ROPE:
@@ -155,7 +155,7 @@ class Transformer(Primitives):
         parts = ((heads, self.g.shape(x)[-1] // heads),)
         return self.norm(name, x, shard=Shard.HEADS, shard_parts=parts)
 
-    def _head_norm(self, name: str, x: str, heads: int) -> str:
+    def head_norm(self, name: str, x: str, heads: int) -> str:
         """Norm over the elements of each head, one scale for all heads."""
         role = {"shard": Shard.HEADS, "shard_axis": 2, "shard_parts": ((heads, 1),)}
         shape = self.g.shape(x)

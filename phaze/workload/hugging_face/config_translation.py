@@ -17,6 +17,7 @@ ACTIVATIONS: Mapping[str, str] = MappingProxyType(
         **dict.fromkeys(("silu", "swish"), "silu"),
         "gelu": "gelu",
         "relu": "relu",
+        "relu2": "relu2",
     }
 )
 """Names of activations there and here."""

@@ -43,6 +43,15 @@ from phaze.workload.hugging_face.decoder_configs import (
     QWEN3_MOE,
 )
 from phaze.workload.hugging_face.encoder_configs import BERT, DISTILBERT, ROBERTA, T5, VIT
+from phaze.workload.hugging_face.hybrid_configs import (
+    FALCON_H1,
+    GRANITE_HYBRID,
+    JAMBA,
+    MAMBA2,
+    NEMOTRON_H,
+    QWEN3_5,
+    QWEN3_NEXT,
+)
 
 TRANSLATIONS: Mapping[str, Translation] = MappingProxyType(
     {
@@ -52,23 +61,31 @@ TRANSLATIONS: Mapping[str, Translation] = MappingProxyType(
         "deepseek_v3": DEEPSEEK_V3,
         "distilbert": DISTILBERT,
         "falcon": FALCON,
+        "falcon_h1": FALCON_H1,
         "gemma": GEMMA,
         "gemma3_text": GEMMA3,
         "glm4_moe": GLM4_MOE,
         "gpt2": GPT2,
         "gpt_oss": GPT_OSS,
         "granite": GRANITE,
+        "granitemoehybrid": GRANITE_HYBRID,
+        "jamba": JAMBA,
         "llama": LLAMA,
         "llama4_text": LLAMA4,
+        "mamba2": MAMBA2,
         "minimax_m2": MINIMAX_M2,
         "mistral": MISTRAL,
         "mixtral": MIXTRAL,
+        "nemotron_h": NEMOTRON_H,
         "olmo2": OLMO2,
         "opt": OPT,
         "phi3": PHI3,
         "qwen2": QWEN2,
         "qwen3": QWEN3,
+        "qwen3_5_moe_text": QWEN3_NEXT,
+        "qwen3_5_text": QWEN3_5,
         "qwen3_moe": QWEN3_MOE,
+        "qwen3_next": QWEN3_NEXT,
         "roberta": ROBERTA,
         "t5": T5,
         "vit": VIT,
@@ -76,7 +93,7 @@ TRANSLATIONS: Mapping[str, Translation] = MappingProxyType(
 )
 """Translations by `model_type`."""
 
-WITH_OTHER_SENSES = frozenset({"llama4"})
+WITH_OTHER_SENSES = frozenset({"llama4", "qwen3_5", "qwen3_5_moe"})
 """Types that see images, too: what is read is the language model among their parts, `text_config`."""
 
 
@@ -162,8 +179,9 @@ def _dimensions(entry: Translation, config: Config, where: str) -> dict[str, Any
     dimensions = {**entry.fixed, **{name: value for name, value in found.items() if value is not None}}
     try:
         entry.adjust(config, dimensions)
-    except (AttributeError, TypeError) as error:
-        raise InputError(f"{where}: a key has a value of the wrong type ({error})") from error
+    except (AttributeError, KeyError, TypeError) as error:
+        msg = f"{where}: a key is missing, or has a value of the wrong type or kind ({error})"
+        raise InputError(msg) from error
     given = dimensions.get("activation")
     activation = ACTIVATIONS.get(str(given))
     if activation is None:

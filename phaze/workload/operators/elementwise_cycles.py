@@ -77,6 +77,8 @@ FUNCTIONS: dict[str, FunctionCost] = {
     "geglu": FunctionCost(ERF + 3 + 1, (ERF + EXP + 5 + 2) / 2, Keep.INPUTS),
     "geglu_tanh": FunctionCost(27 + 5 + 1, (27 + 8 + 2) / 2, Keep.INPUTS),
     "reglu": FunctionCost(1 + 1, (1 + 2) / 2, Keep.INPUTS),
+    # a causal convolution of four taps for each channel (Mamba): a multiply-add each
+    "short_conv": FunctionCost(4, 4, Keep.INPUTS),
     "sigmoid": FunctionCost(12, 22, Keep.OUTPUT),
     "hard_sigmoid": FunctionCost(3, 1, Keep.MASK),
     "hard_swish": FunctionCost(4, 4, Keep.INPUTS),

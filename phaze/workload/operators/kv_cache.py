@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from phaze.workload.operators.operator_graph import Operator, OpKind
 from phaze.workload.operators.operator_steps import OperatorContext, Step, integer, vector_step
+from phaze.workload.operators.state_rules import state_bytes
 
 PAGE_TOKENS = 16  # vLLM's default block size (arXiv 2309.06180, section 7.2)
 PAGE_ENTRY_BYTES = 4  # a page number, int32
@@ -59,9 +60,23 @@ def cache_backward(op: Operator, ctx: OperatorContext, gradients: Mapping[str, s
 
 
 def cache_bytes(operators: Iterable[Operator], ctx: OperatorContext) -> float:
-    """Bytes that the caches among the operators take in device memory, whole pages and the new entries included."""
-    caches = (op for op in operators if op.kind is OpKind.CACHE)
-    return sum(_in_pages(op.outputs[0], integer(op, "page", 0), ctx) for op in caches)
+    """Bytes that the caches among the operators take in device memory, whole pages and the new entries included.
+
+    States of recurrences, and the last tokens that a convolution sees, are of one size whatever went before.
+    """
+    return sum(_kept(op, ctx) for op in operators)
+
+
+def _kept(op: Operator, ctx: OperatorContext) -> float:
+    if op.kind is OpKind.CACHE:
+        return _in_pages(op.outputs[0], integer(op, "page", 0), ctx)
+    return state_bytes(op, ctx) if op.kind is OpKind.RECURRENCE else history_bytes(op, ctx)
+
+
+def history_bytes(op: Operator, ctx: OperatorContext) -> float:
+    """Bytes of the last tokens that an operator keeps (`history`) for the next ones; 0 where it keeps none."""
+    tokens = integer(op, "history", 0)
+    return ctx.bytes(op.outputs[0]) / ctx.shape(op.outputs[0])[1] * tokens if tokens else 0.0
 
 
 def cache_reads(tensors: Iterable[str], page: int, ctx: OperatorContext) -> float:

@@ -19,6 +19,7 @@ from phaze.workload.operators.operator_steps import (
     gradient_of,
     integer,
 )
+from phaze.workload.operators.state_rules import recurrence_macs
 from phaze.workload.work import LATENT, Flash, Format, Gemm, Role, Traffic, Unit, Window, Work
 
 LSE_BYTES = 4  # log-sum-exp per query row, fp32 (FlashAttention-2, arXiv 2307.08691)
@@ -277,7 +278,7 @@ def forward_macs(op: Operator, ctx: OperatorContext) -> int:
         return prod(_sizes(op, ctx))
     if op.kind is OpKind.ATTENTION:
         return _scores(op, ctx).macs
-    return 0
+    return recurrence_macs(op, ctx) if op.kind is OpKind.RECURRENCE else 0
 
 
 def model_flops(op: Operator, ctx: OperatorContext) -> float:
@@ -285,6 +286,8 @@ def model_flops(op: Operator, ctx: OperatorContext) -> float:
     forward = 2.0 * forward_macs(op, ctx)
     if op.outputs[0] not in ctx.differentiable:
         return forward
+    if op.kind is OpKind.RECURRENCE:
+        return 3 * forward  # to the state and to what each product joins it with
     if op.kind is not OpKind.ATTENTION:
         return forward * (1 + sum(x in ctx.differentiable for x in op.inputs[:2]))
     q, k, v = (x in ctx.differentiable for x in op.inputs[:3])

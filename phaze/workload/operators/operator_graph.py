@@ -44,6 +44,7 @@ class OpKind(StrEnum):
     VIEW = "view"  # reshape, transpose, concat, ...: costs nothing
     COLLECTIVE = "collective"  # all-reduce, all-gather, ... by its role; inserted by sharding
     CACHE = "cache"  # append to the key-value cache
+    RECURRENCE = "recurrence"  # linear attention, state space: a state that tokens change one after the other
 
 
 @dataclass(frozen=True, slots=True)

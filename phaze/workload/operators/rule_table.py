@@ -45,6 +45,11 @@ dotted paths (`block3.mlp.up`); attributes are keyword arguments of `GraphBuilde
 - CACHE: x (b, tokens, width), appended to what the key-value cache holds of earlier tokens; output (b, context +
   tokens, width): the whole cache. `page` (int, 0: contiguous): tokens of a page. Forward-only graphs.
 
+- RECURRENCE: queries and keys (b, s, key_heads k), values (b, s, heads v), then decays and the like (b, s, heads)
+  each, and parameters; output (b, s, heads v). `heads`, `key_heads`, `key_size` k, `value_size` v (int). `chunk` (int,
+  0: one token at a time): tokens of a chunk. `delta` (bool, False): the delta rule. `kept` (bool, False): the state
+  stays in memory; `older` (bool, False): it has been there before.
+
 Any operator may be `detached` (bool, False): no gradient passes it, and its parameters get none there (`detach`, a
 block under `no_grad`). A parameter that is frozen gets no gradient anywhere.
 
@@ -65,6 +70,7 @@ from phaze.workload.operators import collective_rules as collective
 from phaze.workload.operators import elementwise_rules as elementwise
 from phaze.workload.operators import kv_cache as cache
 from phaze.workload.operators import matrix_rules as matrix
+from phaze.workload.operators import state_rules as state
 from phaze.workload.operators import vector_rules as experts
 from phaze.workload.operators import vector_rules as structure
 from phaze.workload.operators import vector_rules as vector
@@ -107,5 +113,6 @@ RULES: Mapping[OpKind, Rule] = {
     OpKind.COLLECTIVE: Rule(
         collective.collective_forward, structure.nothing_saved, collective.collective_backward
     ),
+    OpKind.RECURRENCE: Rule(state.recurrence_forward, state.recurrence_saved, state.recurrence_backward),
     OpKind.CACHE: Rule(cache.cache_forward, structure.nothing_saved, cache.cache_backward),
 }

@@ -30,6 +30,9 @@ from phaze.workload.sharding.shard_roles import (
     sums_output,
 )
 
+_BY_HEADS = {OpKind.ATTENTION: ("heads", "kv_heads"), OpKind.RECURRENCE: ("heads", "key_heads")}
+"""Attributes that count heads."""
+
 LOSS_STATISTICS_BYTES = 12  # maximum, sum of exponentials, target logit per token, fp32
 
 
@@ -114,8 +117,8 @@ class TensorParallel(Rewriter):
         if op.kind is OpKind.MATMUL:
             exchanged = {"gathers_input": op.inputs[0], "scatters_result": op.outputs[0]}
             attributes |= {name: True for name, tensor in exchanged.items() if self.has_own_tokens(tensor)}
-        if op.kind is OpKind.ATTENTION and shard_of(op) is Shard.HEADS:
-            for heads in ("heads", "kv_heads"):
+        if op.kind in _BY_HEADS and shard_of(op) is Shard.HEADS:
+            for heads in _BY_HEADS[op.kind]:
                 attributes[heads] = -(-integer(op, heads, 1) // self.group.size)
         return MappingProxyType(attributes)
 

@@ -92,7 +92,7 @@ def _kept_operators(operators: Sequence[Operator], ctx: OperatorContext) -> froz
         if op.kind is OpKind.MATMUL and any(t in ctx.parameters for t in op.inputs[:2])
     ]
     held = set(products[::2])
-    held |= {op.name for op in operators if op.kind is OpKind.ATTENTION or _reduces(op)}
+    held |= {op.name for op in operators if op.kind in (OpKind.ATTENTION, OpKind.RECURRENCE) or _reduces(op)}
     tensors = {t for op in operators if op.name in held for t in op.outputs}
     for op in operators:
         if op.kind is OpKind.VIEW and tensors.issuperset(op.inputs):

@@ -366,6 +366,14 @@ SMALL_EXPERTS = {
     "eos_token_id": 2,
 }
 SMALL_LAYERS = {**SMALL, "num_hidden_layers": 8}
+SMALL_DELTA = {
+    "head_dim": 16,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 16,
+}
+SMALL_STATE = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 16, "mamba_n_groups": 2}
 SMALL_LATENT = {
     **SMALL_EXPERTS,
     "num_key_value_heads": 4,
@@ -405,6 +413,24 @@ SMALL_CONFIGS = [
      "attention_bias": True},
     {"model_type": "minimax_m2", **SMALL_EXPERTS, "num_local_experts": 4, "head_dim": 16},
     {"model_type": "olmo2", **SMALL},
+    {"model_type": "qwen3_next", **SMALL_LAYERS, **SMALL_DELTA, "num_experts_per_tok": 2, "num_experts": 4,
+     "moe_intermediate_size": 48, "shared_expert_intermediate_size": 48},
+    {"model_type": "qwen3_5_moe_text", **SMALL_LAYERS, **SMALL_DELTA, "num_experts_per_tok": 2, "num_experts": 4,
+     "moe_intermediate_size": 48, "shared_expert_intermediate_size": 48},
+    {"model_type": "qwen3_5_text", **SMALL_LAYERS, **SMALL_DELTA},
+    {"model_type": "mamba2", "num_hidden_layers": 2, "hidden_size": 32, "vocab_size": 100, "num_heads": 8,
+     "head_dim": 8, "state_size": 16, "n_groups": 2},
+    {"model_type": "nemotron_h", **SMALL, "hybrid_override_pattern": "M-M*E", "mamba_num_heads": 8, "head_dim": 16,
+     "mamba_head_dim": 8, "ssm_state_size": 16, "n_groups": 2, "n_routed_experts": 4, "num_experts_per_tok": 2,
+     "moe_intermediate_size": 24, "moe_shared_expert_intermediate_size": 48},
+    {"model_type": "granitemoehybrid", **SMALL_LAYERS, **SMALL_STATE, "num_local_experts": 4,
+     "num_experts_per_tok": 2, "shared_intermediate_size": 128,
+     "layer_types": ["mamba", "mamba", "attention", "mamba"] * 2},
+    {"model_type": "granitemoehybrid", **SMALL, **SMALL_STATE, "num_local_experts": 0,
+     "shared_intermediate_size": 128, "layer_types": ["mamba", "attention"]},
+    {"model_type": "falcon_h1", **SMALL, **SMALL_STATE, "mamba_d_ssm": 64, "head_dim": 16},
+    {"model_type": "jamba", **SMALL_LAYERS, "num_experts": 4, "num_experts_per_tok": 2, "mamba_dt_rank": 4,
+     "mamba_d_state": 8},
     {"model_type": "granite", **SMALL},
     {"model_type": "deepseek_v2", **SMALL_LATENT, "q_lora_rank": None, "n_shared_experts": 2},
     {"model_type": "deepseek_v3", **SMALL_LATENT, "q_lora_rank": 24},
