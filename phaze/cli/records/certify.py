@@ -44,7 +44,7 @@ def command(
     name = run.resolve().name
     if (result := question_changed(name, document, seed)) is None:
         request = request_of(document, run)
-        with progress(quiet=quiet, phase="checking") as report:
+        with progress(quiet=quiet) as report:
             result = certify(name, request, document, load_designs(run), samples, seed, report)
     if json:
         print_json(result)

@@ -4,7 +4,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,11 +30,16 @@ class BestPoints:
 
 
 def best_points(
-    evaluator: Evaluator, rows: Rows, effort: SolveLimits, give_up_s: Floats | None = None
+    evaluator: Evaluator,
+    rows: Rows,
+    effort: SolveLimits,
+    give_up_s: Floats | None = None,
+    told: Callable[[int], None] = lambda _: None,
 ) -> BestPoints:
     """Evaluate configs in the order of what they promise, until none can be better.
 
-    `give_up_s` (A,): iteration times above which an architecture is of no interest.
+    `give_up_s` (A,): iteration times above which an architecture is of no interest. `told` hears now and then how many
+    architectures are decided.
     """
     configs = evaluator.configs
     hope = np.stack([evaluator.roofline_s(s)[rows] for s in configs])
@@ -44,6 +49,7 @@ def best_points(
     lower = np.full(len(rows), np.inf)
     evaluated = 0
     while (open_ := hope < best).any():
+        told(len(rows) - int(open_.any(axis=0).sum()))
         first = np.where(open_, hope, np.inf).argmin(axis=0)
         if new := set(first[open_.any(axis=0)].tolist()) - bounded:
             for k in new:

@@ -164,7 +164,7 @@ class AxesRecheck(Recheck):
         known_s = np.array([batch / row["throughput_samples_per_s"] for row in self.designs])
         found = np.empty_like(self._claimed)
         for count, (config, at) in enumerate(by_config(chosen)):
-            self.progress.update("frontier", count, len(set(chosen)), f"{len(chosen)} points")
+            self.progress.update("checking the frontier", count, len(set(chosen)), f"{len(chosen)} points")
             found[at] = points.reached(config, at, known_s[at])
         wrong = ~np.isclose(found, self._claimed, rtol=SAME, atol=0.0)
         if not self.document.certificate.frontier_complete:  # faster plans may exist, with other needs
@@ -211,8 +211,9 @@ class AxesRecheck(Recheck):
         wanted |= set(_hopeful(points.evaluator))
         ordered = sorted(wanted, key=lambda one: (one[0], one[1].order))
         values = np.empty((len(ordered), self._claimed.shape[1]))
+        kinds = len({config for _, config in ordered})
         for count, (config, at) in enumerate(by_config([config for _, config in ordered])):
-            self.progress.update("evaluating", count, len(configs), f"{len(ordered)} points")
+            self.progress.update("checking samples", count, kinds, f"{len(ordered)} points")
             values[at] = points.settled(config, np.array([ordered[int(k)][0] for k in at], dtype=np.intp))
         kept = np.flatnonzero(np.isfinite(values).all(axis=1))
         return values[kept], [ordered[int(k)][0] for k in kept]

@@ -88,8 +88,9 @@ class ThroughputPowerRecheck(Recheck):
         table, margin = to_table([chip]), self.request.budgets.tdp_margin
         yield same_figure("TDP of the winner", best.tdp_w, float(tdp_w(table, margin)[0]))
         yield same_figure("area of the winner", best.area_mm2, float(area_mm2(table)[0]))
-        for task in self.part.tasks:
+        for count, task in enumerate(self.part.tasks):
             name = task.workload.name
+            self.progress.update("checking the winner", count, len(self.part.tasks), name)
             claimed = best.workloads[name].throughput_samples_per_s
             try:
                 again = evaluate(task, chip, tdp_margin=margin).workloads[name].throughput_samples_per_s
@@ -159,8 +160,12 @@ class ThroughputPowerRecheck(Recheck):
         """Throughput (A,) reached by the best point of each architecture, or by one taken blindly."""
         evaluator, rows = Evaluator(task, table), np.arange(len(table))
         effort = SolveLimits(lambda: np.inf, FEW_STATES)
-        self.progress.update("evaluating", which, len(self.part.tasks), f"{len(table)} architectures")
-        best = best_points(evaluator, rows, effort).upper_s
+
+        def told(decided: int) -> None:
+            before, all_ = which * len(table), len(self.part.tasks) * len(table)
+            self.progress.update("checking samples", before + decided, all_, f"{len(table)} architectures")
+
+        best = best_points(evaluator, rows, effort, told=told).upper_s
         random = np.random.default_rng([self.seed, which])
         drawn = drawn_configs(len(evaluator.configs), random)
         for _ in range(BLIND):

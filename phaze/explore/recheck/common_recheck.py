@@ -138,7 +138,7 @@ class Recheck(ABC):
         whole = DocumentRecheck(self.part, self.document, self.designs, leaves)
         checks = [whole.hardware()]
         if checks[0].passed:
-            checks += [*self.checks(), *whole.checks(), *self._beside(leaves)]
+            checks += [*self.checks(), *self._counted(whole.checks(), leaves), *self._beside(leaves)]
         return CertifyReport(
             run=self.name,
             passed=all(check.passed for check in checks),
@@ -147,6 +147,15 @@ class Recheck(ABC):
             seed=self.seed,
             unchecked=leaves.unchecked,
         )
+
+    def _counted(self, checks: Iterator[Check], leaves: Leaves) -> Iterator[Check]:
+        """The same checks, with progress by the figures of the document that none has spoken of yet."""
+        figures = len(leaves.claimed)
+        while True:
+            self.progress.update("checking the document", figures - len(leaves.left), figures, "")
+            if (check := next(checks, None)) is None:
+                return
+            yield check
 
     def _beside(self, leaves: Leaves) -> Iterator[Check]:
         """Checks of the parts reported beside the best design."""
