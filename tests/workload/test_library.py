@@ -72,6 +72,7 @@ EXACT = {
 # 2104.04473, table 1; GPT-3: 2005.14165, table 2.1; Kimi K2 and MiniMax-M2: the sizes of
 # their checkpoints.
 PRINTED = {
+    "glm-5": "744e9",
     "granite-4.0-h-small": "32e9",
     "kimi-k2": "1e12",
     "minimax-m2": "229e9",
@@ -96,7 +97,14 @@ PRINTED = {
     "megatron-gpt2-72": "8.3e9",
 }
 # In a test of their own; 350 M printed for 355.9 M; never printed.
-ELSEWHERE = ("palm-540b", "qwen3.5-397b-a17b", "megatron-bert", "gpt3-medium", "megatron-gpt2-xl")
+ELSEWHERE = (
+    "deepseek-v3.2",
+    "palm-540b",
+    "qwen3.5-397b-a17b",
+    "megatron-bert",
+    "gpt3-medium",
+    "megatron-gpt2-xl",
+)
 # Without tables of tokens, as printed: Gemma 3, arXiv 2503.19786, table 1; GLM-4.5, arXiv 2508.06471, table 1, whose
 # note says that embeddings and output layers are left out.
 WITHOUT_TABLES = {

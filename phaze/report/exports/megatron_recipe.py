@@ -17,7 +17,8 @@ from phaze.report.exports.launch_recipe import (
     uneven,
 )
 from phaze.workload.families.decoder_family import Decoder
-from phaze.workload.families.transformer_blocks import Experts, Latent
+from phaze.workload.families.latent_attention import Latent
+from phaze.workload.families.transformer_blocks import Experts
 from phaze.workload.families.transformer_dimensions import Activation, NormKind, NormPlace, Positions, Scores
 
 _FORMATS = {

@@ -10,13 +10,12 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from phaze.workload.families.latent_attention import Indexer, Latent, latent_attention
 from phaze.workload.families.linear_attention import Delta, StateSpace, delta_rule, state_space
 from phaze.workload.families.model_family import CountOrNone, Extent
 from phaze.workload.families.transformer_blocks import (
     Experts,
-    Latent,
     Transformer,
-    latent_attention,
     mixture,
     parallel_block,
 )
@@ -62,6 +61,9 @@ class Decoder(TransformerDimensions):
         Latent | None, Field(description="multi-head latent attention (DeepSeek) in place of kv_heads")
     ] = None
 
+    indexer: Annotated[
+        Indexer | None, Field(description="chooses the keys of latent attention (DeepSeek-V3.2, GLM-5)")
+    ] = None
     delta: Annotated[Delta | None, Field(description="layers with the gated delta rule, among mixers")] = None
     mamba: Annotated[StateSpace | None, Field(description="state-space layers, among mixers")] = None
 
@@ -121,7 +123,7 @@ class Decoder(TransformerDimensions):
     @property
     def uncommon(self) -> tuple[str, ...]:
         """Fields of forms that the options of training frameworks do not have."""
-        names = "mixers", "feeds", "sinks", "attention_gate", "qk_norm_whole"
+        names = "mixers", "feeds", "sinks", "attention_gate", "qk_norm_whole", "indexer"
         found = [name for name in names if getattr(self, name)]
         inside = ("bias", "shared_gate") if self.experts else ()
         found += [f"experts.{name}" for name in inside if getattr(self.experts, name)]
@@ -144,6 +146,9 @@ class Decoder(TransformerDimensions):
         own = self.kv_heads, self.head_size, self.qk_norm, self.qk_norm_whole, self.attention_gate, self.sinks
         if self.latent and any(own):
             msg = "latent has forms of its own: leave out kv_heads, head_size and qk_norm, attention_gate and sinks"
+            raise ValueError(msg)
+        if self.indexer and (self.latent is None or self.latent.q_lora_rank is None):
+            msg = "indexer goes with latent attention whose queries have a rank (latent.q_lora_rank)"
             raise ValueError(msg)
         if self.latent and self.positions is not Positions.ROPE:
             msg = f"latent needs positions: rope, not {self.positions}"
@@ -235,5 +240,5 @@ class Decoder(TransformerDimensions):
             )
             return t.pointwise(f"{name}.both", "add", both)
         if self.latent:
-            return latent_attention(t, self.latent, name, x, causal=True)
+            return latent_attention(t, self.latent, self.indexer, name, x, causal=True)
         return t.attention(name, x, causal=True, window=self.window if mixer is Mixer.WINDOW else None)

@@ -162,6 +162,9 @@ class Mask:
     page: int = 0  # tokens of a page, where keys and values are a paged cache
     window: int | None = None  # keys that a query sees
     sinks: str = ""  # a score of every head that no key has, (heads)
+    chosen: str = (
+        ""  # places of the keys that each query sees, (batch, queries, window); else they are the last ones
+    )
 
     @property
     def biased(self) -> bool:
@@ -181,10 +184,12 @@ def flash(p: Primitives, name: str, qkv: tuple[str, str, str], heads: Heads, mas
         optional["page"] = mask.page
     if mask.sinks:
         optional["sinks"] = True
+    if mask.chosen:
+        optional["chosen"] = True
     return p.operator(
         f"{name}.flash",
         OpKind.ATTENTION,
-        (*qkv, *(t for t in (mask.table, mask.sinks) if t)),
+        (*qkv, *(t for t in (mask.table, mask.sinks, mask.chosen) if t)),
         shape,
         heads=heads.queries,
         kv_heads=heads.keys,
@@ -198,7 +203,7 @@ def flash(p: Primitives, name: str, qkv: tuple[str, str, str], heads: Heads, mas
 
 
 def unfused(p: Primitives, name: str, qkv: tuple[str, str, str], heads: Heads, mask: Mask) -> str:
-    """Scores, softmax, dropout and the weighted sum as separate operators, (batch, heads, ...) each.
+    """Scores, softmax, dropout and the weighted sum as separate operators, (batch, heads, ...) each, of all keys.
 
     Eager, heads are copied to where products find them, and the mask is added after the scale.
     """

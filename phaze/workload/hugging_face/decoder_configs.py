@@ -210,3 +210,25 @@ def _deepseek(scores: str, *, dense_layers: int, shared: int) -> Translation:
 
 DEEPSEEK_V2 = _deepseek("softmax", dense_layers=0, shared=2)
 DEEPSEEK_V3 = _deepseek("sigmoid", dense_layers=3, shared=1)
+
+_INDEXER = {f"indexer.{key}": key for key in ("index_n_heads", "index_head_dim", "index_topk")}
+DEEPSEEK_V32 = replace(
+    DEEPSEEK_V3,
+    keys={**DEEPSEEK_V3.keys, **_INDEXER},
+    needs={**DEEPSEEK_V3.needs, "indexer_types": (None,)},
+)
+
+
+def _glm_dsa(config: Config, dimensions: dict[str, Any]) -> None:
+    """Which layers are dense may be listed: the first ones."""
+    kinds = config.get("mlp_layer_types")
+    if kinds:
+        dimensions["experts.dense_layers"] = kinds.index("sparse")
+
+
+GLM_DSA = replace(
+    DEEPSEEK_V32,
+    needs={**DEEPSEEK_V3.needs, "index_topk_freq": (None, 1)},
+    defaults={**DEEPSEEK_V3.defaults, "q_lora_rank": 2048},
+    adjust=_glm_dsa,
+)

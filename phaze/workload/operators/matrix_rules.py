@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from phaze.workload.operators.elementwise_cycles import DIV, EXP
+from phaze.workload.operators.index_rules import index_macs
 from phaze.workload.operators.kv_cache import cache_reads
 from phaze.workload.operators.low_precision import kept_input, narrowed, recipe_of, scaling_bytes
 from phaze.workload.operators.operator_graph import Operator, OpKind
@@ -200,13 +201,15 @@ def attention_forward(op: Operator, ctx: OperatorContext) -> Step:
     exponential, sum; positions 1 more, dropout 2. Keys and values are read again for every block of
     query rows (with fp32 accumulators) that fits, as far as its window goes. Query heads that share a key
     head are rows of one product where each has a single row (decoding), or where they are all heads of an attention
-    over latent vectors, whose values are a part of the keys.
+    over latent vectors, whose values are a part of the keys. Of chosen keys those of all queries are read, or all there
+    are; queries that choose the same find them in the chip's cache.
     """
     a, keys, out = _scores(op, ctx), dict.fromkeys(op.inputs[1:3]), op.outputs[0]
     per_score = 4 + EXP + (2 if flag(op, "dropout") else 0) + (1 if flag(op, "score_bias") else 0)
     cycles = a.number * per_score + ctx.elements(out) + a.groups * a.queries * DIV
-    reads, writes = ctx.activations(op.inputs[:3]), {out: ctx.bytes(out)}
-    pages = cache_reads(keys, integer(op, "page", 0), ctx)
+    reads, writes = ctx.activations(op.inputs), {out: ctx.bytes(out)}
+    unread = _unread_bytes(op, a, ctx)
+    pages = 0.0 if unread else cache_reads(keys, integer(op, "page", 0), ctx)
     together = a.queries == 1 or a.latent
     packed, rows = (a.groups // a.share, a.share * a.queries) if together else (a.groups, a.queries)
     lse = float(LSE_BYTES * a.groups * a.queries) if out in ctx.differentiable else 0.0
@@ -219,7 +222,12 @@ def attention_forward(op: Operator, ctx: OperatorContext) -> Step:
             _fused(packed, rows, a.keys, a.value_size, a, 0 if a.latent else a.kept),
         ),
         vector_cycles=cycles,
-        stream_bytes=sum(reads.values()) + sum(writes.values()) + lse + ctx.parameter_bytes(op) + pages,
+        stream_bytes=sum(reads.values())
+        + sum(writes.values())
+        + lse
+        + ctx.parameter_bytes(op)
+        + pages
+        - unread,
         reread_bytes=sum(map(ctx.bytes, keys)) * a.keys / ctx.shape(op.inputs[1])[1],
         reread_rows_bytes=float(a.share * a.queries * (a.each * a.size + 4 * a.value_size)),
         flash=a.flash,
@@ -227,10 +235,18 @@ def attention_forward(op: Operator, ctx: OperatorContext) -> Step:
     return Step(op.name, op.kind, work, reads, writes)
 
 
+def _unread_bytes(op: Operator, a: _Scores, ctx: OperatorContext) -> float:
+    """Bytes of keys and values that no query chooses."""
+    if not flag(op, "chosen"):
+        return 0.0
+    there = ctx.shape(op.inputs[1])[1]
+    return sum(ctx.activations(op.inputs[1:3]).values()) * (1 - min(1.0, a.queries * a.keys / there))
+
+
 def attention_saved(op: Operator, ctx: OperatorContext) -> dict[str, float]:
     """Queries, keys, values, the output and one fp32 log-sum-exp per query row and head."""
     a = _scores(op, ctx)
-    kept = ctx.activations((*op.inputs[:3], op.outputs[0]))
+    kept = ctx.activations((*op.inputs, op.outputs[0]))
     return kept | {f"{op.name}:lse": float(LSE_BYTES * a.groups * a.queries)}
 
 
@@ -241,11 +257,12 @@ def attention_backward(op: Operator, ctx: OperatorContext, gradients: Mapping[st
     positions added, and the gradient of a table of them. For every block of keys that fits (with its fp32
     gradients), queries, output gradient and the fp32 query gradient (read and written) pass again.
     """
-    a, (q, k, v), table, out = _scores(op, ctx), op.inputs[:3], op.inputs[3:], op.outputs[0]
+    a, (q, k, v), out = _scores(op, ctx), op.inputs[:3], op.outputs[0]
+    table, chosen = ([t for t in op.inputs[3:] if (t in ctx.parameters) is known] for known in (True, False))
     learned = len(table) - flag(op, "sinks")  # a sink is one score of a row, not one more of every score
     per_score = 5 + EXP + (3 if flag(op, "dropout") else 0) + learned + flag(op, "score_bias")
-    reads = {gradients[out]: ctx.bytes(out)} | ctx.activations((q, k, v, out))
-    writes = {gradient_of(op, x): ctx.bytes(x) for x in (q, k, v)}
+    reads = {gradients[out]: ctx.bytes(out)} | ctx.activations((*op.inputs, out))
+    writes = {gradient_of(op, x): ctx.bytes(x) for x in (q, k, v, *chosen)}
     tables = sum(ctx.bytes(t) + 2.0 * GRADIENT_BYTES * ctx.elements(t) for t in table)
     work = Work(
         f"{op.name}.dX",
@@ -278,6 +295,8 @@ def forward_macs(op: Operator, ctx: OperatorContext) -> int:
         return prod(_sizes(op, ctx))
     if op.kind is OpKind.ATTENTION:
         return _scores(op, ctx).macs
+    if op.kind is OpKind.INDEX:
+        return index_macs(op, ctx)
     return recurrence_macs(op, ctx) if op.kind is OpKind.RECURRENCE else 0
 
 
@@ -286,7 +305,7 @@ def model_flops(op: Operator, ctx: OperatorContext) -> float:
     forward = 2.0 * forward_macs(op, ctx)
     if op.outputs[0] not in ctx.differentiable:
         return forward
-    if op.kind is OpKind.RECURRENCE:
+    if op.kind in (OpKind.INDEX, OpKind.RECURRENCE):
         return 3 * forward  # to the state and to what each product joins it with
     if op.kind is not OpKind.ATTENTION:
         return forward * (1 + sum(x in ctx.differentiable for x in op.inputs[:2]))

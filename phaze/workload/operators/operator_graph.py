@@ -44,6 +44,7 @@ class OpKind(StrEnum):
     VIEW = "view"  # reshape, transpose, concat, ...: costs nothing
     COLLECTIVE = "collective"  # all-reduce, all-gather, ... by its role; inserted by sharding
     CACHE = "cache"  # append to the key-value cache
+    INDEX = "index"  # which keys sparse attention looks at
     RECURRENCE = "recurrence"  # linear attention, state space: a state that tokens change one after the other
 
 

@@ -16,6 +16,9 @@ dotted paths (`block3.mlp.up`); attributes are keyword arguments of `GraphBuilde
   is a score of every head beside those of its keys. `page` (int, 0)
   where k and v are a paged cache. `dealt` (int, 1): devices among which queries are dealt so that a
   causal mask leaves each as many scores; set by context parallelism, not by front ends.
+  `chosen` (bool, False): the keys of the window are those that a further input names, anywhere.
+- INDEX: queries (b, s_q, heads d), keys (b, s_kv, d), weights of the heads (b, s_q, heads); output (b, s_q, chosen):
+  places of the keys with the largest sums of scores. `heads` (int). `cached` (bool, False): keys are a cache.
 - SOFTMAX: x. `axis` (int, -1). `eager` (bool, False), as of NORM and of a dropout: gradients by several kernels,
   as a framework without fused ones launches them.
 - NORM: x, then parameters (scale, shift, statistics). `function`: "layer", "rms", "batch", "instance",
@@ -68,6 +71,7 @@ from dataclasses import dataclass
 
 from phaze.workload.operators import collective_rules as collective
 from phaze.workload.operators import elementwise_rules as elementwise
+from phaze.workload.operators import index_rules as index
 from phaze.workload.operators import kv_cache as cache
 from phaze.workload.operators import matrix_rules as matrix
 from phaze.workload.operators import state_rules as state
@@ -113,6 +117,7 @@ RULES: Mapping[OpKind, Rule] = {
     OpKind.COLLECTIVE: Rule(
         collective.collective_forward, structure.nothing_saved, collective.collective_backward
     ),
+    OpKind.INDEX: Rule(index.index_forward, index.index_saved, index.index_backward),
     OpKind.RECURRENCE: Rule(state.recurrence_forward, state.recurrence_saved, state.recurrence_backward),
     OpKind.CACHE: Rule(cache.cache_forward, structure.nothing_saved, cache.cache_backward),
 }

@@ -30,6 +30,7 @@ _LIKE_FIRST_INPUT = frozenset(
         OpKind.SOFTMAX,
         OpKind.EMBEDDING,
         OpKind.ATTENTION,
+        OpKind.INDEX,
         OpKind.LOSS,
         OpKind.DISPATCH,
         OpKind.COMBINE,

@@ -108,10 +108,12 @@ class Rewriter(ABC):
         return self._slice(tensor, axis) if axis is not None and whole else tensor
 
     def _reads_all_tokens(self, op: Operator, place: int) -> bool:
-        """Attention: each query meets all keys and values."""
+        """Attention and its indexer: each query meets all keys and values, and finds its own choice among all."""
         if op.kind is OpKind.MATMUL:
             return place == 1 and op.inputs[1] not in self.part.constants
-        return op.kind is OpKind.ATTENTION and place > 0
+        if op.kind is OpKind.INDEX:
+            return place == 1
+        return op.kind is OpKind.ATTENTION and place in (1, 2)
 
     def _token_axis(self, op: Operator, tensor: str) -> int | None:
         """Axis of an undivided operand along which an operator reads a token of it for one of its own."""

@@ -386,6 +386,7 @@ SMALL_LATENT = {
     "topk_group": 1,
     "first_k_dense_replace": 1,
 }
+SMALL_INDEXER = {"index_n_heads": 2, "index_head_dim": 16, "index_topk": 8}
 SMALL_T5 = {
     "model_type": "t5",
     "num_layers": 2,
@@ -434,6 +435,8 @@ SMALL_CONFIGS = [
     {"model_type": "granite", **SMALL},
     {"model_type": "deepseek_v2", **SMALL_LATENT, "q_lora_rank": None, "n_shared_experts": 2},
     {"model_type": "deepseek_v3", **SMALL_LATENT, "q_lora_rank": 24},
+    {"model_type": "deepseek_v32", **SMALL_LATENT, **SMALL_INDEXER, "q_lora_rank": 24},
+    {"model_type": "glm_moe_dsa", **SMALL_LATENT, **SMALL_INDEXER, "q_lora_rank": 24},
     SMALL_T5,
     {**SMALL_T5, "num_decoder_layers": 3, "feed_forward_proj": "gated-gelu"},
     SMALL_VIT,
