@@ -16,6 +16,15 @@ LLAMA = {
     **{"positions": "rope", "bias": False, "tied_embeddings": False},
 }
 GPT2 = {**SHAPE, "activation": "gelu_tanh", "dropout": 0.1, "attention_dropout": 0.1}
+BERT = {**SHAPE, "norm_place": "post", "token_types": 2, "activation": "gelu", "dropout": 0.1}
+BERT |= {"attention_dropout": 0.1, "ffn_hidden": HIDDEN}
+IMAGE, PATCH, CLASSES = 32, 8, 10
+VIT = {"image": IMAGE, "patch": PATCH, "classes": CLASSES, "activation": "gelu", "ffn_hidden": HIDDEN}
+VIT |= {key: SHAPE[key] for key in ("layers", "hidden", "heads")}
+BUCKETS, EXPERTS, CHOSEN = 32, 8, 2
+T5 = {**SHAPE, "positions": "relative", "position_buckets": BUCKETS, "norm": "rms", "bias": False}
+T5 |= {"activation": "relu", "ffn_hidden": HIDDEN}
+MIXTRAL = {**LLAMA, "experts": {"number": EXPERTS, "per_token": CHOSEN, "hidden": HIDDEN}}
 
 
 class RmsNorm(nn.Module):
@@ -191,3 +200,149 @@ class Gpt2(nn.Module):
         for block in self.h:
             x = block(x)
         return self.lm_head(self.ln_f(x))
+
+
+class Attention(nn.Module):
+    """Queries of x, keys and values of x or of another sequence, each by a product of its own."""
+
+    def __init__(self, *, bias=True, dropout=0.0, causal=False):
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.Linear(WIDTH, WIDTH, bias=bias) for _ in range(4))
+        self.dropout, self.causal = dropout, causal
+
+    def forward(self, x, other=None, distances=None):
+        other = x if other is None else other
+        parts = (self.q(x), self.k(other), self.v(other))
+        q, k, v = (p.unflatten(-1, (HEADS, HEAD)).transpose(1, 2) for p in parts)
+        known = {"dropout_p": self.dropout, "attn_mask": distances}
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal, **known)
+        return self.o(mixed.transpose(1, 2).flatten(2))
+
+
+class BertBlock(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention, self.norm1, self.norm2 = (
+            Attention(dropout=0.1),
+            nn.LayerNorm(WIDTH),
+            nn.LayerNorm(WIDTH),
+        )
+        self.up, self.down = nn.Linear(WIDTH, HIDDEN), nn.Linear(HIDDEN, WIDTH)
+
+    def forward(self, x):
+        x = self.norm1(functional.dropout(self.attention(x), 0.1) + x)
+        return self.norm2(functional.dropout(self.down(functional.gelu(self.up(x))), 0.1) + x)
+
+
+class Bert(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.places, self.types = (nn.Embedding(n, WIDTH) for n in (VOCABULARY, TOKENS, 2))
+        self.norm, self.blocks = nn.LayerNorm(WIDTH), nn.ModuleList(BertBlock() for _ in range(LAYERS))
+        self.transform, self.head_norm = nn.Linear(WIDTH, WIDTH), nn.LayerNorm(WIDTH)
+        self.decoder = nn.Linear(WIDTH, VOCABULARY)
+        self.decoder.weight = self.words.weight
+
+    def forward(self, tokens, types):
+        x = self.words(tokens) + self.places(torch.arange(tokens.shape[1])) + self.types(types)
+        x = functional.dropout(self.norm(x), 0.1)
+        for block in self.blocks:
+            x = block(x)
+        return self.decoder(self.head_norm(functional.gelu(self.transform(x))))
+
+
+class VitBlock(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention, self.norm1, self.norm2 = Attention(), nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, HIDDEN), nn.Linear(HIDDEN, WIDTH)
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.down(functional.gelu(self.up(self.norm2(x))))
+
+
+class Vit(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.patches = nn.Conv2d(3, WIDTH, PATCH, PATCH)
+        self.token = nn.Parameter(torch.zeros(1, 1, WIDTH))
+        self.places = nn.Parameter(torch.zeros(1, (IMAGE // PATCH) ** 2 + 1, WIDTH))
+        self.blocks, self.norm = nn.ModuleList(VitBlock() for _ in range(LAYERS)), nn.LayerNorm(WIDTH)
+        self.head = nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, images):
+        x = self.patches(images).flatten(2).transpose(1, 2)
+        x = torch.cat((self.token.expand(len(x), -1, -1), x), 1) + self.places
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x)[:, 0])
+
+
+class T5Block(nn.Module):
+    def __init__(self, *, decoder):
+        super().__init__()
+        self.attention = Attention(bias=False, causal=False)
+        self.cross = Attention(bias=False) if decoder else None
+        self.norms = nn.ModuleList(RmsNorm(WIDTH) for _ in range(2 + decoder))
+        self.up, self.down = nn.Linear(WIDTH, HIDDEN, bias=False), nn.Linear(HIDDEN, WIDTH, bias=False)
+
+    def forward(self, x, distances, source=None):
+        x = x + self.attention(self.norms[0](x), distances=distances)
+        if self.cross is not None:
+            x = x + self.cross(self.norms[1](x), source)
+        return x + self.down(functional.relu(self.up(self.norms[-1](x))))
+
+
+class T5Model(nn.Module):
+    """An encoder and a decoder with tables of distances, which all blocks of a stack share."""
+
+    def __init__(self):
+        super().__init__()
+        self.shared = nn.Embedding(VOCABULARY, WIDTH)
+        self.tables = nn.ModuleList(nn.Embedding(BUCKETS, HEADS) for _ in range(2))
+        self.encoder, self.decoder = (
+            nn.ModuleList(T5Block(decoder=decoder) for _ in range(LAYERS)) for decoder in (False, True)
+        )
+        self.norms = nn.ModuleList(RmsNorm(WIDTH) for _ in range(2))
+
+    def forward(self, source, target):
+        places = torch.arange(TOKENS)
+        apart = (places[None] - places[:, None]).clamp(0, BUCKETS - 1)
+        one, other = (table(apart).permute(2, 0, 1)[None] for table in self.tables)
+        x = self.shared(source)
+        for block in self.encoder:
+            x = block(x, one)
+        x, y = self.norms[0](x), self.shared(target)
+        masked = other.masked_fill(places[None] > places[:, None], float("-inf"))
+        for block in self.decoder:
+            y = block(y, masked, x)
+        return self.norms[1](y) @ self.shared.weight.T
+
+
+class Mixture(nn.Module):
+    """Experts by grouped products of sorted rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(WIDTH, EXPERTS, bias=False)
+        self.gate_up = nn.Parameter(torch.zeros(EXPERTS, 2 * HIDDEN, WIDTH, dtype=torch.bfloat16))
+        self.down = nn.Parameter(torch.zeros(EXPERTS, WIDTH, HIDDEN, dtype=torch.bfloat16))
+
+    def forward(self, x):
+        rows = x.reshape(-1, WIDTH)
+        weights, chosen = self.gate(rows).softmax(-1).topk(CHOSEN, -1)
+        order = chosen.flatten().argsort()
+        ends = torch.histc(chosen.float(), bins=EXPERTS, min=0, max=EXPERTS - 1).cumsum(0).to(torch.int32)
+        sent = rows[order // CHOSEN].bfloat16()
+        gate, up = torch._grouped_mm(sent, self.gate_up.transpose(1, 2), offs=ends).chunk(2, -1)
+        made = torch._grouped_mm(functional.silu(gate) * up, self.down.transpose(1, 2), offs=ends)
+        made = made * weights.flatten()[order][:, None]
+        return made[order.argsort()].view(-1, CHOSEN, WIDTH).sum(1).view(x.shape).float()
+
+
+class Mixtral(Llama):
+    def __init__(self):
+        super().__init__()
+        for layer in self.layers:
+            layer["mlp"] = Mixture()

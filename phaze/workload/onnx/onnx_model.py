@@ -41,6 +41,7 @@ from phaze.workload.onnx.shape_data import Array
 from phaze.workload.onnx.shape_inference import Extent, Propagation, infer_extents
 from phaze.workload.operators.operator_graph import GraphBuilder, OperatorGraph, OpKind
 from phaze.workload.patterns.recognition import recognised
+from phaze.workload.sharding.found_roles import divisible_heads
 from phaze.workload.workload import Attention
 
 
@@ -168,8 +169,8 @@ class _Expansion:
 class OnnxModel:
     """A forward model read from an ONNX file.
 
-    `name` is the file's stem; `bound_batch` is the size its batch dimension was bound to, if it was;
-    `heads` is None because a file does not tell them, so tensors are not divided. Graphs are kept per batch.
+    `name` is the file's stem; `bound_batch` is the size its batch dimension was bound to, if it was. Graphs are kept
+    per batch; heads and roles in tensor parallelism are those that its operators show.
     """
 
     name: str
@@ -177,9 +178,18 @@ class OnnxModel:
     extents: Mapping[str, Extent]
     values: Mapping[str, Array]
     bound_batch: int | None = None
-    heads: int | None = None
     attention: Attention = Attention.FLASH
     _graphs: dict[int, OperatorGraph] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def heads(self) -> int | None:
+        """Attention heads (or else widths) that tensor parallelism divides; None where nothing can be divided."""
+        return divisible_heads(self.graph(1))[0]
+
+    @property
+    def kv_heads(self) -> int | None:
+        """Heads of keys and values."""
+        return divisible_heads(self.graph(1))[1]
 
     def graph(self, batch: int) -> OperatorGraph:
         """The forward operator graph at a batch (samples). Raises InputError for a batch below 1."""

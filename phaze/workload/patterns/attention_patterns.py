@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from math import prod
 
 from phaze.workload.operators.operator_graph import Operator, OpKind
@@ -78,34 +79,46 @@ def _complex(e: GraphEditor, join: Operator) -> str | None:
 
 
 _BETWEEN = {"scale", "where", "mask", "clip", "add", "max"}
-"""Steps between scores and softmax; what is added is a mask, with no parameter in it."""
+"""Steps between scores and softmax; what is added is a mask, or a table of distances."""
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """Product of queries and keys, and what is done to it: `tables` of distances are added, `causal` masks it."""
+
+    product: Operator
+    causal: bool = False
+    tables: tuple[str, ...] = ()
 
 
 def find_attention(e: GraphEditor) -> None:
-    """softmax(q k') v with scale, constant mask and dropout between: one flash kernel."""
+    """softmax(q k') v with scale, constant mask, table of distances and dropout between: one flash kernel."""
     for soft in e.operators(OpKind.SOFTMAX):
-        scores, causal = _scores(e, soft)
+        scores = _scores(e, soft)
         mix, dropout = _mix(e, soft)
         if scores is not None and mix is not None:
-            _fuse(e, scores, mix, causal=causal, dropout=dropout)
+            _fuse(e, scores, mix, dropout=dropout)
 
 
-def _scores(e: GraphEditor, soft: Operator) -> tuple[Operator | None, bool]:
-    """The product of queries and keys before a softmax over keys, and whether a mask between is causal."""
-    tensor, causal = soft.inputs[0], False
+def _scores(e: GraphEditor, soft: Operator) -> _Scores | None:
+    """What a softmax over keys is taken of."""
+    tensor, causal, tables = soft.inputs[0], False, list[str]()
     rank = len(e.shape(tensor))
     if int(str(soft.attributes.get("axis", -1))) % rank != rank - 1:
-        return None, False
+        return None
     while (op := e.maker(tensor)) is not None:
         if op.kind is OpKind.MATMUL:
-            return (op if not any(map(e.is_parameter, op.inputs)) else None), causal
+            found = _Scores(op, causal, tuple(tables))
+            return found if not any(map(e.is_parameter, op.inputs)) else None
         step = op.kind is _STEP and op.attributes.get("function") in _BETWEEN
-        computed = [t for t in op.inputs if t in e.trained]
+        added = {t: table for t in op.inputs if t in e.trained and (table := e.table(t)) is not None}
+        computed = [t for t in op.inputs if t in e.trained and t not in added]
         if len(computed) != 1 or not (step or e.is_renaming(op)):
-            return None, False
+            return None
         causal = causal or bool(op.attributes.get("causal"))
+        tables += added.values()
         tensor = computed[0]
-    return None, False
+    return None
 
 
 def _mix(e: GraphEditor, soft: Operator) -> tuple[Operator | None, bool]:
@@ -117,8 +130,9 @@ def _mix(e: GraphEditor, soft: Operator) -> tuple[Operator | None, bool]:
     return (op if found and op is not None and not e.is_parameter(op.inputs[1]) else None), dropout
 
 
-def _fuse(e: GraphEditor, scores: Operator, mix: Operator, *, causal: bool, dropout: bool) -> None:
+def _fuse(e: GraphEditor, found: _Scores, mix: Operator, *, dropout: bool) -> None:
     """Put the kernel in the place of the last product, rows of (batch, positions, heads x size) around it."""
+    scores = found.product
     (q, k), v = scores.inputs, mix.inputs[1]
     scaled = [e.maker(t, _STEP, "scale") for t in (q, k)]
     q, k = (t if op is None else op.inputs[0] for t, op in zip((q, k), scaled, strict=True))  # kernels scale
@@ -135,9 +149,10 @@ def _fuse(e: GraphEditor, scores: Operator, mix: Operator, *, causal: bool, drop
         e.view_before(mix, e.free(f"{mix.name}.{part}"), [tensor], (groups, length, heads * size))
         for part, (tensor, length) in flat.items()
     ]
-    known = {"heads": heads, "kv_heads": heads, "head_size": size, "causal": causal, "dropout": dropout}
-    kernel = e.free(f"{mix.name}.flash")
-    e.add_before(mix, kernel, OpKind.ATTENTION, parts, (groups, rows, heads * size), **known)
+    known = {"heads": heads, "kv_heads": heads, "head_size": size, "causal": found.causal, "dropout": dropout}
+    biased = {"score_bias": True} if found.tables else {}
+    kernel, inputs = e.free(f"{mix.name}.flash"), [*parts, *found.tables[:1]]
+    e.add_before(mix, kernel, OpKind.ATTENTION, inputs, (groups, rows, heads * size), **known, **biased)
     e.become(mix, OpKind.VIEW, [kernel])
     assert e.shape(mix.outputs[0]) == out
 
@@ -151,6 +166,25 @@ def _heads(e: GraphEditor, q: str) -> int:
         if len(shape) == 4 and shape[-1] == size and shape[0] * shape[1] == count:
             return shape[1]
     return 1
+
+
+def find_scales(e: GraphEditor) -> None:
+    """Queries or keys that are multiplied by a number before a kernel, which does that itself."""
+    for op in e.operators(OpKind.ATTENTION):
+        inputs = [_without_scale(e, t) for t in op.inputs[:2]]
+        if inputs != list(op.inputs[:2]):
+            e.become(op, OpKind.ATTENTION, [*inputs, *op.inputs[2:]], **op.attributes)
+
+
+def _without_scale(e: GraphEditor, tensor: str) -> str:
+    """A tensor in the same shape, of what was scaled, where nobody else reads that."""
+    step = e.maker(e.source(tensor), _STEP, "scale")
+    if step is None or not step.attributes.get("by_number") or len(e.readers(step.outputs[0])) > 1:
+        return tensor
+    op = e.maker(tensor)
+    if op is None or e.shape(tensor) == e.shape(step.inputs[0]):
+        return step.inputs[0]
+    return e.view_before(op, e.free(f"{tensor}.unscaled"), [step.inputs[0]], e.shape(tensor))
 
 
 def find_repeated_heads(e: GraphEditor) -> None:

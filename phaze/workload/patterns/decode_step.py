@@ -15,7 +15,10 @@ from phaze.errors import InputError
 from phaze.workload.graph_workload import ForwardModel
 from phaze.workload.operators.kv_cache import CacheFormat, KvCache
 from phaze.workload.operators.operator_graph import Operator, OperatorGraph, OpKind, Tensor
+from phaze.workload.operators.operator_steps import integer
 from phaze.workload.sharding.context_parallelism import token_axes
+from phaze.workload.sharding.found_roles import divisible_heads
+from phaze.workload.sharding.shard_roles import Shard, shard_of
 from phaze.workload.training.backward_pass import parameter_views
 
 
@@ -43,6 +46,11 @@ class DecodingModel:
         graph = recorded.graph(1)
         length = _Step(graph, 1, cache, cache_format, source).length
         return cls(recorded.name, recorded.heads, recorded, context or length, cache, cache_format)
+
+    @property
+    def kv_heads(self) -> int | None:
+        """Heads of keys and values."""
+        return divisible_heads(self.recorded.graph(1))[1]
 
     def graph(self, batch: int) -> OperatorGraph:
         """Forward graph of one token of `batch` sequences."""
@@ -135,8 +143,11 @@ class _Step:
         batch, _, width = tensors[tensor].shape
         each = self._element_bytes or tensors[tensor].element_bytes
         tensors[name] = Tensor(name, (batch, self._context + 1, width), each)
-        page = MappingProxyType({"page": self._cache.page})
-        operators.append(Operator(name, OpKind.CACHE, (tensor,), (name,), page))
+        attributes: dict[str, object] = {"page": self._cache.page}
+        if shard_of(op) is Shard.HEADS:
+            heads = integer(op, "kv_heads", 1)
+            attributes |= {"shard": Shard.HEADS, "shard_parts": ((heads, width // heads),)}
+        operators.append(Operator(name, OpKind.CACHE, (tensor,), (name,), MappingProxyType(attributes)))
         return name
 
     def _check_view(self, op: Operator, tensors: Mapping[str, Tensor]) -> None:

@@ -36,10 +36,12 @@ class GraphEditor:
             if not self.trained.isdisjoint(op.inputs):
                 self.trained.update(op.outputs)
 
-    def operators(self, kind: OpKind, function: str | None = None) -> Iterator[Operator]:
+    def operators(self, kind: OpKind | None = None, function: str | None = None) -> Iterator[Operator]:
         """Operators of a kind and function at the moment of asking; those replaced meanwhile are left out."""
         for op in tuple(self._operators.values()):
-            alike = op.kind is kind and (function is None or op.attributes.get("function") == function)
+            alike = kind in (None, op.kind) and (
+                function is None or op.attributes.get("function") == function
+            )
             if alike and self._operators.get(op.outputs[0]) is op and not op.attributes.get("detached"):
                 yield op
 
@@ -68,6 +70,24 @@ class GraphEditor:
         return (
             self._operators[readers[0]] if len(readers) == 1 and tensor not in self._graph.outputs else None
         )
+
+    def readers(self, tensor: str) -> list[Operator]:
+        """All operators that read a tensor."""
+        return [self._operators[name] for name in self._readers.get(tensor, [])]
+
+    def is_output(self, tensor: str) -> bool:
+        """Whether the model hands a tensor out."""
+        return tensor in self._graph.outputs
+
+    def table(self, tensor: str) -> str | None:
+        """The parameter that a tensor is made of by views and steps that take nothing else, as tables of distances."""
+        while not self.is_parameter(tensor):
+            op = self.maker(tensor)
+            alone = op is not None and len(op.inputs) == 1 and op.kind in (OpKind.VIEW, OpKind.ELEMENTWISE)
+            if op is None or not alone:
+                return None
+            tensor = op.inputs[0]
+        return tensor
 
     def reader_through_views(self, tensor: str) -> Operator | None:
         """The only reader, but for views that keep all elements."""
@@ -111,6 +131,10 @@ class GraphEditor:
             tensor = self.source(op.inputs[0])
         return tensor
 
+    def reshape(self, tensor: str, shape: Shape) -> None:
+        """Let a tensor have another shape, with as many elements; its maker and readers have to follow."""
+        self.tensors[tensor] = replace(self.tensors[tensor], shape=shape)
+
     def view_before(self, op: Operator, name: str, inputs: Iterable[str], shape: Shape) -> str:
         """A view added for an operator."""
         return self.add_before(op, name, OpKind.VIEW, inputs, shape)
@@ -139,6 +163,10 @@ class GraphEditor:
     def first(self, ops: Iterable[Operator]) -> Operator:
         """That of some operators which comes first."""
         return min(ops, key=lambda op: self._order[op.outputs[0]])
+
+    def ordered(self, ops: Iterable[Operator]) -> list[Operator]:
+        """Operators in the order in which they run."""
+        return sorted(ops, key=lambda op: self._order[op.outputs[0]])
 
     def free(self, name: str) -> str:
         """The name, lengthened until no tensor and no operator has it."""

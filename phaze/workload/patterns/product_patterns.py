@@ -43,11 +43,21 @@ def linear_of(e: GraphEditor, tensor: str) -> Linear | None:
 
 
 def find_joint_projections(e: GraphEditor) -> None:
-    """Queries, keys and values of one tensor are made by one product."""
+    """Queries, keys and values of one tensor are made by one product; keys and values where queries are of another.
+
+    Where some of them have a bias and some have none, only the products are one.
+    """
     for op in tuple(e.operators(OpKind.ATTENTION)):
-        parts = [_projection(e, t) for t in op.inputs[:3]]
-        if all(parts) and _joinable(e, parts):
-            _split(e, [p for p in parts if p is not None])
+        found = [_projection(e, t) for t in op.inputs[:3]]
+        parts = [p for p in found if p is not None]
+        if len(parts) < len(found):
+            continue
+        apart = not e.same(parts[0].product.inputs[0], parts[1].product.inputs[0])
+        some = parts[1:] if apart else parts
+        bare = [Linear(p.product, None, p.product.outputs[0]) for p in some]
+        joined = next((each for each in (some, bare) if _joinable(e, each)), None)
+        if joined is not None:
+            _split(e, joined)
 
 
 def _projection(e: GraphEditor, tensor: str) -> Linear | None:
@@ -62,7 +72,8 @@ def _projection(e: GraphEditor, tensor: str) -> Linear | None:
         ):  # turned in part, and put together again
             parts = [_projection(e, t) for t in op.inputs]
             return parts[0] if len({p and p.result for p in parts}) == 1 else None
-        turned = op is not None and (op.kind is OpKind.NORM or op.attributes.get("function") == "rope")
+        steps = {"rope", "scale"}
+        turned = op is not None and (op.kind is OpKind.NORM or op.attributes.get("function") in steps)
         turned = turned or (op is not None and op.kind is OpKind.VIEW and len(op.inputs) == 1)
         cached = op is not None and op.kind is OpKind.CACHE
         if op is None or not (turned or cached):

@@ -69,7 +69,8 @@ def find_norms(e: GraphEditor) -> None:
             continue
         x = e.source(squares.inputs[0])
         end = _normalised(e, mean, x)
-        if end is None or e.elements(mean.outputs[0]) * e.shape(x)[-1] != e.elements(x):
+        width = e.shape(mean.inputs[0])[-1]
+        if end is None or e.elements(mean.outputs[0]) * width != e.elements(x):
             continue
         whole = _centred(e, x)
         path = mean.name.rpartition(".")[0]
@@ -115,7 +116,8 @@ def _with_parameters(e: GraphEditor, end: Operator, x: str, function: str, path:
         after = e.reader_through_views(end.outputs[0])
         if after is None or after.kind is not _STEP or after.attributes.get("function") != step:
             break
-        row = next((p for t in after.inputs if (p := _row(e, t, e.shape(x)[-1])) is not None), None)
+        width = e.shape(end.outputs[0])[-1]
+        row = next((p for t in after.inputs if (p := _row(e, t, width)) is not None), None)
         if row is None:
             break
         parameters.append(row)

@@ -131,9 +131,8 @@ def grouped_product(low: Lowering, node: Node) -> str:
     stored = low.transposes.get(weights, weights)
     split = low.view(node, x, (experts, rows, low.shape(x)[-1]), "experts")
     wide = (experts, rows, shape[-1])
-    made = low.add(
-        node, OpKind.MATMUL, [split, stored], step="products", shape=wide, transpose_b=stored != weights
-    )
+    flags = {"transpose_b": stored != weights, "experts": experts}
+    made = low.add(node, OpKind.MATMUL, [split, stored], step="products", shape=wide, **flags)
     return low.add(node, OpKind.VIEW, [made])
 
 

@@ -110,7 +110,7 @@ def _reductions() -> dict[str, Rule]:
     table |= {name: partial(aten_vector.reduce, "argmax") for name in ("argmax", "argmin")}
     table |= dict.fromkeys(("any", "all"), partial(aten_vector.reduce, "max"))
     table |= {name: partial(aten_vector.extremes, name) for name in ("max", "min")}
-    table |= dict.fromkeys(("topk", "sort"), partial(aten_vector.extremes, "max"))
+    table |= dict.fromkeys(("topk", "sort", "argsort"), partial(aten_vector.extremes, "max"))
     table |= dict.fromkeys(
         ("linalg_vector_norm", "norm"), partial(aten_vector.composed_reduction, "mul", "sqrt")
     )

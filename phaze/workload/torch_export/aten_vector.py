@@ -30,8 +30,10 @@ def binary(function: str, with_constant: str, low: Lowering, node: Node) -> str:
     """Two operands that broadcast to the result, or one and a constant."""
     operands = low.operands(node.reads())
     chosen = function if len(operands) > 1 else with_constant
-    causal: dict[str, Any] = {"causal": True} if len(operands) == 1 and low.orders(node) else {}
-    return low.add(node, OpKind.ELEMENTWISE, operands, function=chosen, **causal)
+    more: dict[str, Any] = {"causal": True} if len(operands) == 1 and low.orders(node) else {}
+    if function == "mul" and len([*node.reads()]) == 1:
+        more["by_number"] = True
+    return low.add(node, OpKind.ELEMENTWISE, operands, function=chosen, **more)
 
 
 def divide(low: Lowering, node: Node) -> str:

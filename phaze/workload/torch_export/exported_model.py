@@ -15,6 +15,7 @@ from math import prod
 from phaze.errors import MALFORMED, InputError, Remark
 from phaze.workload.operators.operator_graph import GraphBuilder, OperatorGraph, OpKind, without_unread
 from phaze.workload.patterns.recognition import recognised
+from phaze.workload.sharding.found_roles import divisible_heads
 from phaze.workload.torch_export.aten_lowering import (
     FLOAT_BYTES,
     Extent,
@@ -148,8 +149,8 @@ def _free(name: str, used: set[str], numbers: Counter[str]) -> str:
 class ExportedModel:
     """A forward model read from a recorded program.
 
-    `heads` is None because a program does not tell them, so tensors are not divided. `nodes` are those that
-    become operators: they depend on an input (`live`) or on a parameter. Graphs are kept per batch.
+    `nodes` are those that become operators: they depend on an input (`live`) or on a parameter. Graphs are kept per
+    batch; heads and roles in tensor parallelism are those that its operators show.
     """
 
     name: str
@@ -157,9 +158,18 @@ class ExportedModel:
     nodes: tuple[Node, ...]
     extents: Mapping[str, Extent]
     live: frozenset[str]
-    heads: int | None = None
     attention: Attention = Attention.FLASH
     _graphs: dict[int, OperatorGraph] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def heads(self) -> int | None:
+        """Attention heads (or else widths) that tensor parallelism divides; None where nothing can be divided."""
+        return divisible_heads(self.graph(1))[0]
+
+    @property
+    def kv_heads(self) -> int | None:
+        """Heads of keys and values."""
+        return divisible_heads(self.graph(1))[1]
 
     def graph(self, batch: int) -> OperatorGraph:
         """The forward operator graph at a batch (samples). Raises InputError for a batch below 1."""

@@ -1,0 +1,138 @@
+"""Recorded models are their families also where tensors, tokens or experts are divided over devices."""
+
+import pytest
+
+from phaze import from_torch
+from phaze.workload.operators.operator_graph import OpKind
+from phaze.workload.parallel_degrees import Sharding
+from phaze.workload.sharding.shard_roles import Shard, shard_of
+from phaze.workload.workload_loader import LoadOptions, workload_of
+
+torch = pytest.importorskip("torch")
+import transformer_modules as modules  # noqa: E402
+
+IDS = torch.zeros((2, modules.TOKENS), dtype=torch.long)
+MODELS = {
+    "llama": ("decoder", modules.LLAMA, modules.Llama, (IDS,)),
+    "gpt2": ("decoder", modules.GPT2, modules.Gpt2, (IDS,)),
+    "bert": ("encoder", modules.BERT, modules.Bert, (IDS, IDS)),
+    "vit": ("vit", modules.VIT, modules.Vit, (torch.zeros(2, 3, modules.IMAGE, modules.IMAGE),)),
+    "mixtral": ("decoder", modules.MIXTRAL, modules.Mixtral, (IDS,)),
+    "t5": ("encoder-decoder", modules.T5, modules.T5Model, (IDS, IDS)),
+}
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """Each model as recorded and as a family, made once."""
+    made = {}
+
+    def pair(name):
+        if name not in made:
+            kind, dimensions, module, inputs = MODELS[name]
+            content = {"schema_version": 1, "name": name, "family": kind, "source": {"dimensions": "a test"}}
+            if kind != "vit":
+                content["sequence_length"] = modules.TOKENS
+            family = workload_of(content | {"dimensions": dimensions}, "test", LoadOptions())
+            made[name] = from_torch(module(), inputs, name=name), family
+        return made[name]
+
+    return pair
+
+
+def layers(workload, sharding, microbatch=4):
+    """Every layer's memory, products, attention and collectives."""
+    chain = workload.chain(microbatch, sharding)
+    return [
+        (
+            *(each.parameters, each.expert_parameters, each.saved_bytes, each.input_bytes, each.output_bytes),
+            *(
+                sorted((w.kind, w.unit, w.macs, w.vector_cycles, w.moved_bytes, w.rows) for w in half.works)
+                for half in (each.forward, each.backward)
+            ),
+        )
+        for each in (chain.layers[i] for i in chain.index)
+    ]
+
+
+WAYS = {
+    "whole": Sharding(1),
+    "tensor": Sharding(2),
+    "more than heads of keys": Sharding(4),
+    "sequence": Sharding(2, sequence=True),
+    "context": Sharding(1, context=2),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ["llama", "gpt2", "bert", "vit"])
+def test_every_layer_is_that_of_the_family(name, way, pairs):
+    recorded, family = pairs(name)
+    assert layers(recorded, WAYS[way]) == layers(family, WAYS[way])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_same_widths_are_offered(name, pairs):
+    recorded, family = pairs(name)
+    for offer in ("tensor_parallel_widths", "tensor_parallel_divisors", "expert_parallel_divisors"):
+        assert getattr(recorded, offer)(8) == getattr(family, offer)(8)
+
+
+def total(workload, sharding):
+    """Products and attention of both passes, collectives by kind, and memory, of the whole model."""
+    chain = workload.chain(4, sharding)
+    all_layers = [chain.layers[i] for i in chain.index]
+    works = [w for each in all_layers for half in (each.forward, each.backward) for w in half.works]
+    kinds = sorted((w.kind, w.macs, w.moved_bytes, w.rows) for w in works if w.macs or "all" in str(w.kind))
+    return (
+        kinds,
+        sum(each.parameters for each in all_layers),
+        sum(each.expert_parameters for each in all_layers),
+    )
+
+
+@pytest.mark.parametrize(
+    "sharding", [Sharding(1), Sharding(2), Sharding(1, expert=4), Sharding(2, expert=2)], ids=str
+)
+def test_experts_are_those_of_the_family(sharding, pairs):
+    """All but the router, whose program weighs in three steps what the family takes for one."""
+    recorded, family = pairs("mixtral")
+    one, other = (total(workload, sharding) for workload in (recorded, family))
+    assert one == other
+    kinds = {op.kind for op in recorded.operator_graph(4).operators}
+    assert {OpKind.DISPATCH, OpKind.COMBINE} <= kinds
+    chains = [workload.chain(4, sharding) for workload in (recorded, family)]
+    saved = [sum(chain.layers[i].saved_bytes for i in chain.index) for chain in chains]
+    assert saved[0] == pytest.approx(saved[1], rel=0.01)
+
+
+@pytest.mark.parametrize("sharding", [Sharding(1), Sharding(2)], ids=str)
+def test_an_encoder_decoder_has_the_products_of_the_family(sharding, pairs):
+    """A family sends source and target side by side; a program looks them up one after the other."""
+    recorded, family = pairs("t5")
+    (one, *_), (other, *_) = (total(workload, sharding) for workload in (recorded, family))
+    products = [sorted((kind, macs, rows) for kind, macs, _, rows in some if macs) for some in (one, other)]
+    assert products[0] == products[1]
+    moved = [sum(w[2] for w in some) for some in (one, other)]
+    assert moved[0] == pytest.approx(moved[1], rel=0.01)
+    assert recorded.parameter_count == family.parameter_count
+    assert len(recorded.chain(4, 1).index) > 2 * modules.LAYERS
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_shards_of_all_devices_make_up_the_whole(name, pairs):
+    """Each product with a role is half as large on one of two devices, the others are whole."""
+    recorded, _ = pairs(name)
+    roles = {op.name: shard_of(op) for op in recorded.operator_graph(2).operators}
+    whole, half = recorded.chain(2, 1), recorded.chain(2, 2)
+    divided = 0
+    for one, part in zip(whole.layers, half.layers, strict=True):
+        macs = [
+            {w.name.split("+")[0]: w.macs for w in layer.forward.works if w.macs} for layer in (one, part)
+        ]
+        assert macs[0].keys() == macs[1].keys()
+        for product, count in macs[0].items():
+            assert macs[1][product] in {count, count / 2}
+            divided += macs[1][product] < count
+    some = {Shard.COLUMN, Shard.ROW, Shard.HEADS, Shard.VOCAB}
+    assert divided and some & set(roles.values())
