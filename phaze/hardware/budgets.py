@@ -16,7 +16,7 @@ from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.economics.economic_figures import Economics
 from phaze.hardware.economics.package_price import DEFAULT, price_usd
 from phaze.hardware.silicon.die_area import area_mm2, exceeds_reticle, exceeds_shoreline
-from phaze.hardware.silicon.package_power import tdp_w
+from phaze.hardware.silicon.package_power import cooling_share, tdp_w
 
 
 class Limit(StrEnum):
@@ -28,6 +28,7 @@ class Limit(StrEnum):
     PRICE = "price"
     RETICLE = "reticle"
     SHORELINE = "shoreline"
+    HEAT = "heat"
 
 
 BUDGETS = {Limit.POWER: "W", Limit.AREA: "mm2", Limit.POWER_DENSITY: "W/mm2", Limit.PRICE: "USD"}
@@ -117,6 +118,7 @@ def over_budget(
         **{limit: amounts[limit] > given[limit] if limit in given else none for limit in BUDGETS},
         Limit.RETICLE: exceeds_reticle(table, area),
         Limit.SHORELINE: exceeds_shoreline(table, area),
+        Limit.HEAT: cooling_share(table) > 1.0,
     }
 
 
@@ -151,7 +153,7 @@ def smallest_demand(
     )
     area = area_mm2(table)
     amounts = _amounts(tdp_w(table, margin), area, price_usd(table, area, economics))
-    built = ~(masks[Limit.RETICLE] | masks[Limit.SHORELINE])
+    built = ~(masks[Limit.RETICLE] | masks[Limit.SHORELINE] | masks[Limit.HEAT])
     return Demand(
         {limit: _smallest(amounts[limit], built) for limit in BUDGETS},
         {limit: _smallest(amounts[limit], built & _keeps_others(masks, limit)) for limit in BUDGETS},

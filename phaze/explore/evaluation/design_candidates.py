@@ -29,7 +29,7 @@ from phaze.hardware.economics.package_price import price_usd
 from phaze.hardware.hardware_fields import FieldValue
 from phaze.hardware.silicon.die_area import area_mm2, reticle_share, shoreline_share
 from phaze.hardware.silicon.dvfs import fit_clock
-from phaze.hardware.silicon.package_power import tdp_w
+from phaze.hardware.silicon.package_power import cooling_share, tdp_w
 from phaze.hardware.spaces.design_space import DesignSpace, architecture_id
 
 MHZ = 1e6
@@ -121,8 +121,9 @@ class Candidates:
             demand = demand.merge(smallest_demand(table, *b.limits))
         if not demand.built:
             return InfeasibleError(
-                f"no architecture of space {self.space.name} can be built: a die is larger than the reticle, or has "
-                "no room at its edges for the HBM stacks; search smaller arrays and buffers, or fewer stacks"
+                f"no architecture of space {self.space.name} can be built: a die is larger than the reticle, has no "
+                "room at its edges for the HBM stacks, or its cooling does not carry the heat of full load; search "
+                "smaller arrays and buffers, fewer stacks, or lower clocks"
             )
         return InfeasibleError(
             f"no architecture of space {self.space.name} keeps the budgets",
@@ -183,7 +184,11 @@ class SpaceLimits:
     def _budgets(self, table: ArchitectureTable) -> dict[str, Floats]:
         b, area = self.budgets, area_mm2(table)
         tdp = tdp_w(table, b.tdp_margin)
-        shares = {Limit.RETICLE: reticle_share(table, area), Limit.SHORELINE: shoreline_share(table, area)}
+        shares = {
+            Limit.RETICLE: reticle_share(table, area),
+            Limit.SHORELINE: shoreline_share(table, area),
+            Limit.HEAT: cooling_share(table),
+        }
         if b.tdp_limit_w is not None:
             shares[Limit.POWER] = tdp / b.tdp_limit_w
         if b.area_mm2 is not None:

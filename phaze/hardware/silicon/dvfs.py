@@ -16,6 +16,8 @@ from phaze.hardware.derived_figures import (
     product_flops_per_s,
     vector_alus,
 )
+from phaze.hardware.silicon.die_area import area_mm2
+from phaze.hardware.silicon.heat import heat_share, is_cooled, leakage_growth, uncooled
 from phaze.hardware.silicon.package_power import (
     energy_constants,
     leakage_share,
@@ -107,7 +109,7 @@ class _PowerByClock:
 
     @classmethod
     def of(cls, table: ArchitectureTable) -> _PowerByClock:
-        parts, clock = power_parts_w(table), table["clock_hz"]
+        parts, clock = power_parts_w(uncooled(table)), table["clock_hz"]
         voltage = relative_voltage(table, clock)
         none = np.zeros(len(table))
         moving = sum((parts[name] for name in _SWITCHING), none)
@@ -116,10 +118,16 @@ class _PowerByClock:
         return cls(table, moving / (clock * voltage**2), leakage, others)
 
     def power_w(self, clock_hz: Floats) -> Floats:
-        """Watts, (A,), at a clock of each."""
+        """Watts, (A,), at a clock of each; inf where its cooling carries no more than a lower one gives."""
         voltage = relative_voltage(self.table, clock_hz)
         leakage = self.leakage * leakage_share(self.table, voltage)
-        return np.asarray(self.switching * clock_hz * voltage**2 + leakage + self.standing)
+        steady = self.switching * clock_hz * voltage**2 + self.standing
+        if not np.any(is_cooled(self.table)):
+            return np.asarray(steady + leakage)
+        area = area_mm2(self.table)
+        carried = heat_share(self.table, area, steady, leakage) <= 1.0
+        heated = steady + leakage * leakage_growth(self.table, area, steady, leakage)
+        return np.where(carried, heated, np.inf)
 
 
 def _largest_below(law: _PowerByClock, limit_w: Floats, low: Floats, high: Floats) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -20,7 +20,8 @@ from phaze.hardware.derived_figures import (
     vector_alus,
 )
 from phaze.hardware.physical_constants import constants
-from phaze.hardware.silicon.die_area import powered_area_mm2
+from phaze.hardware.silicon.die_area import area_mm2, powered_area_mm2
+from phaze.hardware.silicon.heat import heat_share, is_cooled, leakage_growth
 
 PJ = 1e-12
 """One pJ in J."""
@@ -66,7 +67,31 @@ def relative_voltage(table: ArchitectureTable, clock_hz: Floats) -> Floats:
 
 
 def energy_constants(table: ArchitectureTable) -> EnergyConstants:
-    """Energy per event of every architecture."""
+    """Energy per event of every architecture, leakage at the temperature of full load where a cooling is given."""
+    e = _at_reference(table)
+    if not np.any(is_cooled(table)):
+        return e
+    steady = reduce(np.add, (part for name, part in _parts_w(table, e).items() if name != "leakage"))
+    growth = leakage_growth(table, area_mm2(table), steady, e.leakage_w)
+    return replace(e, leakage_w=e.leakage_w * growth)
+
+
+def steady_and_leakage_w(table: ArchitectureTable) -> tuple[Floats, Floats]:
+    """Power of full load in W without leakage, and leakage at the reference temperature, (A,) each."""
+    parts = _parts_w(table, _at_reference(table))
+    leakage = parts.pop("leakage")
+    return reduce(np.add, parts.values()), leakage
+
+
+def cooling_share(table: ArchitectureTable) -> Floats:
+    """Heat of full load over what the cooling carries with the junction at its limit, (A,); 0: unlimited."""
+    if not np.any(is_cooled(table)):
+        return np.zeros(len(table))
+    return heat_share(table, area_mm2(table), *steady_and_leakage_w(table))
+
+
+def _at_reference(table: ArchitectureTable) -> EnergyConstants:
+    """The same with leakage at the reference temperature."""
     c = constants()
     rows = len(table)
     loss = 1.0 / c["regulator_efficiency"]
@@ -127,8 +152,11 @@ def power_parts_w(table: ArchitectureTable) -> dict[str, Floats]:
     Where products run on the vector ALUs, these are the MACs and counted there. An array of two formats is
     loaded most in the one that takes more.
     """
+    return _parts_w(table, energy_constants(table))
+
+
+def _parts_w(table: ArchitectureTable, e: EnergyConstants) -> dict[str, Floats]:
     c = constants()
-    e = energy_constants(table)
     clock = table["clock_hz"]
     link_bytes_per_s = 2.0 * table["link_bandwidth_bytes_per_s"]  # both directions
     rate = c.column(table, "precision", "fp8_rate")

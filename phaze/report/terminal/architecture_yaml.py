@@ -25,7 +25,8 @@ from phaze.hardware.silicon.die_area import (
     reticle_share,
     silicon_area_mm2,
 )
-from phaze.hardware.silicon.package_power import tdp_w
+from phaze.hardware.silicon.heat import is_cooled, junction_c
+from phaze.hardware.silicon.package_power import cooling_share, steady_and_leakage_w, tdp_w
 
 TERA = 1e12
 _FORMATS = ("int8", "fp8", "fp16", "bf16", "tf32", "fp32")
@@ -44,9 +45,20 @@ def derived_lines(chip: Architecture) -> Iterator[str]:
     yield from _rates(table, str(chip.fields["precision"]))
     yield f"area {_with_bar(area, c['area_error'], 'mm2')}{_published(chip.published_area_mm2)}"
     yield f"power at full load {_with_bar(power, c['power_error'], 'W')}{_published(chip.published_tdp_w)}"
-    yield f"power density {power / area:.2f} W/mm2"
+    yield f"power density {power / area:.2f} W/mm2{_junction(table)}"
     yield from _cost(table)
     yield from _warnings(table, area, power / area)
+
+
+def _junction(table: ArchitectureTable) -> str:
+    """What its cooling makes of the temperature, where one is given."""
+    if not is_cooled(table)[0]:
+        return ""
+    settled = float(junction_c(table, area_mm2(table), *steady_and_leakage_w(table))[0])
+    limit = constants()["junction_limit_c"]
+    if cooling_share(table)[0] > 1.0:
+        return f", more than its cooling carries with the junction at {limit:g} C"
+    return f", junction at {settled:.0f} C"
 
 
 def _rates(table: ArchitectureTable, precision: str) -> Iterator[str]:
