@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from phaze.cost.fidelity import Fidelity
+from phaze.cost.kernels.expert_exchanges import ExchangeLaw
 from phaze.cost.kernels.expert_layers import FUSED, expert_layer
+from phaze.cost.kernels.fitted_constants import Constants
 from phaze.cost.kernels.kernel_laws import kernels_s
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.cluster_network import load_network
@@ -18,6 +20,7 @@ from phaze.validation.fits.left_out import (
     Constant,
     FittedRuns,
     MeasuredKernels,
+    MeasuredRouting,
     _Fits,
     elsewhere,
     fitted_to,
@@ -26,9 +29,11 @@ from phaze.validation.fits.left_out import (
     refitted,
 )
 from phaze.validation.measured.measured_cases import Row
+from phaze.validation.measured.measured_systems import system_of
 from phaze.validation.measured.published_models import gpt
 from phaze.validation.measured.published_runs import PublishedRun, best_iteration, estimator
 from phaze.validation.measured.single_operators import product
+from phaze.validation.sets.kernels.exchange_measurements import RoutedExchange
 
 TITLE = "e2e_torchtitan time"
 
@@ -128,3 +133,34 @@ def test_a_law_that_no_row_needs_alone_is_fitted_beside_others():
     found = _Fits(parts).error_pct(parts[:2], "device")
     assert found is not None
     assert found < percent(parts[0].errors({}))
+
+
+def routed(name, *tokens):
+    """Exchanges by DeepEP on a system, in exactly the time that its law says with half of the links' efficiency."""
+    file, system = "deepep_low_latency.yaml", system_of(name)
+    law = Constants(system.family).law(ExchangeLaw, file)
+    true = Constants(system.family, {file: {"efficiency": law.efficiency / 2}})
+    for number in tokens:
+        sizes = {
+            "num_tokens": number,
+            "hidden_size": 7168.0,
+            "topk": 8.0,
+            "node_num": 1.0,
+            "dispatch_sms": 0.0,
+            "combine_sms": 0.0,
+        }
+        one = RoutedExchange(system, name, "wideep_deepep_ll", "ll", "", sizes, 1.0)
+        yield replace(one, measured_s=one.seconds(true))
+
+
+def test_constants_of_exchanges_are_fitted_again_without_a_system():
+    sizes = (64.0, 128.0, 512.0, 1024.0, 4096.0)
+    parts = [
+        MeasuredRouting.of("kernels_alltoall latency", list(routed(name, *sizes)))
+        for name in ("gb200", "gb300")
+    ]
+    shipped = percent(np.concatenate([part.errors({}) for part in parts]))
+    left = _Fits(parts).error_pct(parts, "device")
+    assert shipped > 20
+    assert left < shipped / 4
+    assert _Fits(parts[:1]).error_pct(parts[:1], "device") is None  # nothing else to be fitted to

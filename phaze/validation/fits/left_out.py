@@ -18,6 +18,7 @@ import numpy as np
 from phaze.arrays import Flags, Floats
 from phaze.cost.collective_algorithms import levels
 from phaze.cost.fidelity import Fidelity
+from phaze.cost.kernels.expert_exchanges import ExchangeLaw
 from phaze.cost.kernels.fitted_constants import GENERIC, Constants, OwnConstants, law_of
 from phaze.cost.kernels.kernel_laws import alone_s
 from phaze.cost.kernels.link_constants import is_plain, law_file
@@ -30,6 +31,7 @@ from phaze.validation.measured.measured_cases import Row
 from phaze.validation.measured.published_runs import PublishedRun, RunGroup, best_iteration, estimator
 from phaze.validation.model_validation import Compared
 from phaze.validation.sets.collective_measurements import Exchanges
+from phaze.validation.sets.kernels.exchange_measurements import RoutedExchange
 
 T = TypeVar("T")
 
@@ -334,6 +336,57 @@ class MeasuredExchanges:
         return np.concatenate([np.log(one.seconds(self.family, own) / one.measured) for one in self.settings])
 
 
+@dataclass(frozen=True)
+class MeasuredRouting:
+    """Exchanges among experts on one system, each by the law of its library."""
+
+    title: str
+    runs: tuple[RoutedExchange, ...]
+
+    @classmethod
+    def of(cls, title: str, runs: Sequence[RoutedExchange]) -> MeasuredRouting:
+        """Evenly spaced ones of each law."""
+        by_file: dict[str, list[RoutedExchange]] = {}
+        for run in runs:
+            by_file.setdefault(run.file, []).append(run)
+        return cls(title, tuple(run for of_one in by_file.values() for run in _spread(of_one)))
+
+    @property
+    def device(self) -> str:
+        """The system's name."""
+        return self.runs[0].name
+
+    @property
+    def family(self) -> str:
+        """Family of its chips."""
+        return self.runs[0].system.family
+
+    @cached_property
+    def files(self) -> frozenset[str]:
+        """Laws of all libraries that were measured."""
+        return frozenset(run.file for run in self.runs)
+
+    def alone(self, file: str) -> MeasuredRouting | None:
+        """Those of one library; None where there are none."""
+        kept = tuple(run for run in self.runs if run.file == file)
+        return MeasuredRouting(self.title, kept) if kept else None
+
+    def needing(self, file: str) -> MeasuredRouting | None:
+        """The same: each takes one law."""
+        return self.alone(file)
+
+    def law(self, file: str, family: str) -> object | None:
+        """Constants of a family of one of the laws."""
+        return law_of(ExchangeLaw, file, family)
+
+    def errors(self, own: OwnConstants) -> Floats:
+        """Logarithms of predicted over measured seconds."""
+        constants = Constants(self.family, own)
+        said = np.array([run.seconds(constants) for run in self.runs], dtype=np.float64)
+        found: Floats = np.log(said / np.array([run.measured_s for run in self.runs]))
+        return found
+
+
 def _media(one: Exchanges) -> frozenset[str]:
     reached = levels(one.system.network, one.setting.ranks, one.setting.stride)
     return frozenset(law_file(level.tier.medium) for level in reached if is_plain(level.tier))
@@ -402,6 +455,11 @@ def _parts(one: Compared) -> Iterator[Part]:
         if isinstance(run, Exchanges):
             systems.setdefault((run.system.network.name, run.system.family), []).append(run)
     found += [MeasuredExchanges(one.title, tuple(settings)) for settings in systems.values()]
+    routed: dict[str, list[RoutedExchange]] = {}
+    for run in one.judged.runs:
+        if isinstance(run, RoutedExchange):
+            routed.setdefault(run.name, []).append(run)
+    found += [MeasuredRouting.of(one.title, runs) for runs in routed.values()]
     yield from (part for part in found if part.files)
 
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from phaze.arrays import Floats
 from phaze.cost.collective_times import fastest_s
-from phaze.cost.fidelity import JUDGED, Fidelity
+from phaze.cost.fidelity import Fidelity
 from phaze.cost.kernels.expert_exchanges import ExchangeLaw, Exchanges, exchanges_s, sent_rows
-from phaze.cost.kernels.fitted_constants import GENERIC, law_of
+from phaze.cost.kernels.fitted_constants import GENERIC, Constants
 from phaze.cost.kernels.link_constants import with_laws
 from phaze.hardware.network_tiers import Medium
 from phaze.validation.measured.measured_cases import Judged
@@ -52,12 +52,48 @@ class _Way:
     near: int
 
 
+@dataclass(frozen=True)
+class RoutedExchange:
+    """One row: an exchange among experts, or an all-reduce by one kernel, on a system, and its measured seconds."""
+
+    system: System
+    name: str
+    op: str
+    part: str
+    dtype: str
+    sizes: _Numbers
+    measured_s: float
+
+    @property
+    def file(self) -> str:
+        """Its law's file of constants."""
+        return _REDUCTION if self.op == _REDUCED else _FILES[self.op]
+
+    def seconds(self, constants: Constants) -> float | None:
+        """What the model says of it; None where nothing is fitted."""
+        law = constants.law(ExchangeLaw, self.file)
+        if self.op == _REDUCED:
+            return _reduced_s(self.system, self.sizes, constants.family, law)
+        return None if law is None else self._routed_s(law)
+
+    @property
+    def least_s(self) -> float:
+        """At the full bandwidth of links and adapters, with nothing else to wait for."""
+        if self.op == _REDUCED:
+            return 2.0 * self.sizes["message_size"] / _bandwidths(self.system)[0]
+        return self._routed_s(_PERFECT)
+
+    def _routed_s(self, law: ExchangeLaw) -> float:
+        links, adapters = _bandwidths(self.system)
+        ways = _ways(self.name, self.op, self.part, self.dtype, self.sizes)
+        return sum(float(exchanges_s(_exchange(w, self.op, self.sizes), links, adapters, law)) for w in ways)
+
+
 def exchanges(columns: Columns) -> Judged:
     """Seconds of dispatch and combine together, where a row has both."""
     excluded: Counter[str] = Counter()
     numbers = {name: columns.numbers(name) for name in _NUMBERS}
-    measured: list[float] = []
-    predicted: dict[Fidelity, list[float]] = {rung: [] for rung in JUDGED}
+    kept: list[RoutedExchange] = []
     texts = zip(
         *(columns[name] for name in ("system", "op", "op_name", "dtype", "kernel_source")), strict=True
     )
@@ -66,11 +102,16 @@ def exchanges(columns: Columns) -> Judged:
         why = _left_out(system, part, kernels)
         if system is None or why:
             excluded[why] += 1
-            continue
-        measured.append(_measured_s(op, sizes))
-        for rung, seconds in _predicted_s(system, name, op, part, dtype, sizes).items():
-            predicted[rung].append(seconds)
-    return Judged(np.array(measured), {r: np.array(s) for r, s in predicted.items()}, dict(excluded))
+        else:
+            kept.append(RoutedExchange(system, name, op, part, dtype, sizes, _measured_s(op, sizes)))
+    predicted = {
+        Fidelity.ROOFLINE: [one.least_s for one in kept],
+        Fidelity.ANALYTIC: [one.seconds(Constants(GENERIC)) for one in kept],
+        Fidelity.CALIBRATED: [one.seconds(Constants(one.system.family)) for one in kept],
+    }
+    measured = np.array([one.measured_s for one in kept])
+    said = {rung: np.array(seconds, dtype=np.float64) for rung, seconds in predicted.items()}
+    return Judged(measured, said, dict(excluded), runs=tuple(kept))
 
 
 def _left_out(system: System | None, part: str, kernels: str) -> str:
@@ -86,24 +127,6 @@ def _measured_s(op: str, sizes: _Numbers) -> float:
         return sizes["latency_ms"] * 1e-3
     parts = ("transmit", "notify") if op == _NORMAL else ("avg_t",)
     return 1e-6 * sum(sizes[f"{way}_{part}_us"] for way in ("dispatch", "combine") for part in parts)
-
-
-def _predicted_s(
-    system: System, name: str, op: str, part: str, dtype: str, sizes: _Numbers
-) -> dict[Fidelity, float]:
-    if op == _REDUCED:
-        return _reduced_s(system, sizes)
-    ways = _ways(name, op, part, dtype, sizes)
-    links, adapters = _bandwidths(system)
-    found = {}
-    for rung, family in ((Fidelity.ANALYTIC, GENERIC), (Fidelity.CALIBRATED, system.family)):
-        law = law_of(ExchangeLaw, _FILES[op], family)
-        if law is not None:
-            found[rung] = sum(float(exchanges_s(_exchange(w, op, sizes), links, adapters, law)) for w in ways)
-    found[Fidelity.ROOFLINE] = sum(
-        float(exchanges_s(_exchange(w, op, sizes), links, adapters, _PERFECT)) for w in ways
-    )
-    return found
 
 
 _PERFECT = ExchangeLaw(0.0, 0.0, 0.0, 1.0, 1.0, np.inf)
@@ -140,17 +163,16 @@ def _bandwidths(system: System) -> tuple[float, float]:
     return links, by_medium.get(Medium.ADAPTER, links)
 
 
-def _reduced_s(system: System, sizes: _Numbers) -> dict[Fidelity, float]:
+_REDUCTION = "one_kernel_reduction.yaml"
+
+
+def _reduced_s(system: System, sizes: _Numbers, family: str, law: ExchangeLaw | None) -> float:
     """By one kernel that reads all parts from the others, or by NCCL, whichever is faster."""
     ranks, payload = int(sizes["num_gpus"]), 2.0 * sizes["message_size"]
     links, _ = _bandwidths(system)
-    found = {Fidelity.ROOFLINE: payload / links}
-    for rung, family in ((Fidelity.ANALYTIC, GENERIC), (Fidelity.CALIBRATED, system.family)):
-        network = with_laws(system.network, family)
-        nccl = float(fastest_s(Collective.ALL_REDUCE, payload, network, 0.0, ranks))
-        law = law_of(ExchangeLaw, "one_kernel_reduction.yaml", family)
-        found[rung] = nccl if law is None else min(nccl, float(_once_s(payload, ranks, links, law)))
-    return found
+    network = with_laws(system.network, family)
+    nccl = float(fastest_s(Collective.ALL_REDUCE, payload, network, 0.0, ranks))
+    return nccl if law is None else min(nccl, float(_once_s(payload, ranks, links, law)))
 
 
 def _once_s(payload: float, ranks: int, links: float, law: ExchangeLaw) -> Floats:
