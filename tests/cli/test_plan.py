@@ -281,6 +281,139 @@ def test_export_for_maxtext(dse, plan_file):
     assert told["mlp_activations"] == "[silu,linear]"
 
 
+_MAXTEXT = {
+    **dict.fromkeys(
+        (
+            *(
+                f"ici_{axis}_parallelism"
+                for axis in ("data", "fsdp", "tensor", "context", "expert", "pipeline")
+            ),
+            *("num_pipeline_repeats", "num_pipeline_microbatches", "gradient_accumulation_steps"),
+            *("base_num_decoder_layers", "base_emb_dim", "base_mlp_dim", "base_num_query_heads"),
+            *("base_num_kv_heads", "head_dim", "vocab_size", "max_target_length", "trainable_position_size"),
+            *("num_experts", "num_experts_per_tok", "base_moe_mlp_dim", "shared_experts"),
+            *(
+                "first_num_dense_layers",
+                "q_lora_rank",
+                "kv_lora_rank",
+                "qk_nope_head_dim",
+                "qk_rope_head_dim",
+            ),
+            *("v_head_dim",),
+        ),
+        int,
+    ),
+    "per_device_batch_size": float,
+    "mlp_activations": lambda text: text.strip("[]").split(","),
+    **dict.fromkeys(("logits_via_embedding", "use_qk_norm"), {"true": True, "false": False}.__getitem__),
+    **{f"{what}_memory_host_offload": {"true": True}.__getitem__ for what in ("optimizer", "parameter")},
+    "remat_policy": {"minimal", "full"},
+    "quantization": {"fp8"},
+    "attention_type": {"mla"},
+    "routed_score_func": {"sigmoid"},
+    "decoder_block": {"llama2", "mixtral", "deepseek", "qwen3", "qwen3_moe", "gpt3"},
+}
+"""Options of MaxText's MaxText/configs/base.yml (commit 315ebb5) with what they take; the blocks are those of
+DecoderBlockType in MaxText/common_types.py."""
+
+
+def maxtext(text):
+    """Options of a recipe; a name that MaxText does not have, and a value that it does not take, is an error."""
+    words = shlex.split(text[text.index("python3 -m MaxText.train") :].replace("\\\n", ""))[4:]
+    told = dict(word.split("=", 1) for word in words)
+    assert len(told) == len(words)
+    return {name: _taken(_MAXTEXT[name], value) for name, value in told.items()}
+
+
+def _taken(kind, value):
+    if isinstance(kind, set):
+        assert value in kind
+        return value
+    return kind(value)
+
+
+_TITAN = {
+    "model": {"name": {"llama3", "deepseek_v3", "qwen3"}, "flavor": str, "converters": ["float8", "mx"]},
+    "training": {
+        "local_batch_size": int,
+        "global_batch_size": int,
+        "seq_len": int,
+        "enable_cpu_offload": bool,
+    },
+    "parallelism": {
+        **dict.fromkeys(
+            (
+                *("data_parallel_shard_degree", "data_parallel_replicate_degree", "tensor_parallel_degree"),
+                *("context_parallel_degree", "pipeline_parallel_degree", "expert_parallel_degree"),
+                "pipeline_parallel_microbatch_size",
+            ),
+            int,
+        ),
+        "fsdp_reshard_after_forward": {"default", "always", "never"},
+        "pipeline_parallel_schedule": {"GPipe", "1F1B", "Interleaved1F1B", "ZBVZeroBubble"},
+    },
+    "activation_checkpoint": {"mode": {"selective", "full", "none"}},
+    "float8": {
+        "recipe_name": {"tensorwise", "rowwise", "rowwise_with_gw_hp"},
+        "enable_fsdp_float8_all_gather": bool,
+    },
+    "mx": {},
+}
+"""Sections, options and types of torchtitan's torchtitan/config/job_config.py (commit 6404b93); schedules are those of
+torch/distributed/pipelining/schedules.py."""
+
+
+def titan(text):
+    """A recipe as torchtitan reads it; what its configuration does not have is an error."""
+    told = tomllib.loads(text)
+    for section, options in told.items():
+        for name, value in options.items():
+            kind = _TITAN[section][name]
+            if isinstance(kind, set):
+                assert value in kind
+            elif isinstance(kind, list):
+                assert set(value) <= set(kind)
+            else:
+                assert type(value) is kind
+    return told
+
+
+_WAYS = (
+    {},
+    {"pipeline_parallel": 4, "schedule": "interleaved", "chunks": 2, "microbatches": 16},
+    {"pipeline_parallel": 4, "schedule": "zb-h1", "recompute": "full", "recomputed_blocks": [1, 2, 1, 0]},
+    {"data_parallel": 8, "zero_stage": 3, "context_parallel": 2, "recompute": "selective"},
+    {"data_parallel": 8, "zero_stage": 1, "expert_parallel": 4, "offload": ["weights", "optimizer"]},
+    {"data_parallel": 8, "zero_stage": 2, "shard_group": 4, "offload": ["activations"]},
+)
+_DECODERS = (
+    "gpt3-xl",
+    "llama3-8b",
+    "mixtral-8x7b",
+    "qwen3-8b",
+    "qwen3-30b-a3b",
+    "deepseek-v3",
+    "gpt-neox-20b",
+)
+
+
+@pytest.mark.parametrize("way", range(len(_WAYS)))
+@pytest.mark.parametrize("few_bits", [None, "fp8", "fp8-rows", "mxfp8", "nvfp4"])
+def test_recipes_have_the_options_of_their_framework_alone(plan_file, way, few_bits):
+    for workload in _DECODERS:
+        document = of(plan_file, workload)
+        strategy = document.best.strategy.model_copy(update=_WAYS[way])
+        best = document.best.model_copy(update={"strategy": strategy})
+        request = document.request | {"recipe": few_bits}
+        document = document.model_copy(update={"best": best, "request": request})
+        told = maxtext(recipe(document, Target.MAXTEXT).text)
+        assert ("quantization" in told) == (few_bits in {"fp8", "fp8-rows"})
+        assert ("trainable_position_size" in told) == (workload == "gpt3-xl")
+        assert told.get("ici_fsdp_parallelism", 1) * told.get("ici_data_parallelism", 1) > 0
+        told = titan(recipe(document, Target.TORCHTITAN).text)
+        assert told["parallelism"]["pipeline_parallel_degree"] == strategy.pipeline_parallel
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

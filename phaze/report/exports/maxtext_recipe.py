@@ -1,4 +1,4 @@
-"""Options of MaxText's `train.py` (github.com/AI-Hypercomputer/maxtext, configs/base.yml)."""
+"""Options of MaxText's `train.py` (github.com/AI-Hypercomputer/maxtext, MaxText/configs/base.yml at commit 315ebb5)."""
 
 from __future__ import annotations
 
@@ -84,6 +84,7 @@ def _model(m: Model) -> list[str]:
         *_experts(d),
         f"vocab_size={d.vocabulary}",
         f"max_target_length={m.tokens}",
+        *([f"trainable_position_size={m.tokens}"] if d.positions is Positions.LEARNED else []),
     ]
 
 

@@ -1,4 +1,6 @@
-"""Configuration of torchtitan in TOML (github.com/pytorch/torchtitan, torchtitan/config)."""
+"""Configuration of torchtitan in TOML (github.com/pytorch/torchtitan, torchtitan/config/job_config.py at commit
+6404b93; later ones are configured in Python).
+"""
 
 from __future__ import annotations
 
@@ -41,6 +43,7 @@ def write(document: PlanDocument) -> Recipe:
     recipe = document.request.get("recipe")
     lines = [
         *heading(document),
+        "# for a torchtitan that is configured in TOML, such as commit 6404b93",
         "",
         *_model(model, recipe),
         "",
