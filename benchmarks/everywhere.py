@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 from commands import KeptRows, Row, searched
@@ -18,25 +20,59 @@ LATE = 1.1  # of the limit: what telling an answer may take, the start of the pr
 START_S = 5.0
 
 
-def measured(
-    tell: Callable[[str], None], limit_s: float, only: Sequence[str] = (), kept: Path | None = None
-) -> Report:
-    """Every case once, with so many seconds to search; `only`: workloads of such names.
+@dataclass(frozen=True)
+class Share:
+    """Part `which` of `of` equal ones: every so many cases, so that each part has workloads of all kinds."""
 
-    `kept`: file of rows that are done, which are not measured again, so that it can be run in parts.
+    which: int = 1
+    of: int = 1
+
+    @classmethod
+    def read(cls, text: str) -> Share:
+        """`3/41`: the third of 41 parts."""
+        which, _, of = text.partition("/")
+        found = cls(int(which), int(of))
+        if not 1 <= found.which <= found.of:
+            raise ValueError(text)
+        return found
+
+    def has(self, number: int) -> bool:
+        """Whether the case of that number is in this part."""
+        return number % self.of == self.which - 1
+
+
+def measured(
+    tell: Callable[[str], None],
+    limit_s: float,
+    only: Sequence[str] = (),
+    kept: Path | None = None,
+    share: Share = Share(),
+) -> Report:
+    """Every case once, with so many seconds to search; `only`: workloads of such names; `share`: a part of all cases.
+
+    `kept`: file of rows that are done, which are not measured again, so that it can be run in parts: they are all
+    reported.
     """
     done, rows = KeptRows(kept), []
-    for workload in builtin_names():
-        for devices in DEVICES:
-            for power in POWERS:
-                name = f"{workload} --devices {devices} --power {power}"
-                if only and workload not in only and name not in done.cases:
-                    continue
-                tell(f"everywhere: {name}")
-                asked = ("--workload", *name.split())
-                row = done.get(name, partial(searched, name, asked, limit_s))
-                rows.append(row | {"workload": workload, "devices": devices, "power": power})
+    for number, (workload, devices, power) in enumerate(product(builtin_names(), DEVICES, POWERS)):
+        name = f"{workload} --devices {devices} --power {power}"
+        wanted = share.has(number) and (not only or workload in only)
+        if not wanted and name not in done.cases:
+            continue
+        tell(f"everywhere: {name}")
+        asked = ("--workload", *name.split())
+        row = done.get(name, partial(_status, name, asked, limit_s))
+        rows.append(row | {"workload": workload, "devices": devices, "power": power})
     return Report("everywhere", _text(rows, limit_s), rows)
+
+
+_KEPT = ("case", "seconds", "processor_s", "peak_bytes", "gap", "failed", "infeasible")
+
+
+def _status(name: str, asked: Sequence[str], limit_s: float) -> Row:
+    """Whether and how a question was answered."""
+    row = searched(name, asked, limit_s)
+    return {key: row[key] for key in _KEPT if key in row}
 
 
 def _text(rows: Sequence[Row], limit_s: float) -> str:
@@ -48,15 +84,16 @@ def _text(rows: Sequence[Row], limit_s: float) -> str:
     head = ("workload", *(f"{devices:,} devices, {power[:-1]} W" for devices, power in columns))
     return f"""# Every workload, everywhere
 
-`dse run` with {limit_s:g} s to search, a process each, without a cache: seconds by the clock until the answer stands,
-and the gap where the best is not proven; *no* where nothing fits, with the seconds until that is said; **late** where
-it took more than a tenth beyond the limit (and {START_S:g} s to start), or what was said where it ended otherwise.
-{len(rows) - len(late)} of {len(rows)} are in time.
+`dse run` with {limit_s:g} s to search, a process each, without a cache: seconds of processor time until the answer
+stands, and in brackets the gap where the best is not proven; *no* where nothing fits, with the seconds until that is
+said; **late** where the clock showed more than a tenth beyond the limit (and {START_S:g} s to start), or what was said
+where it ended otherwise. {len(rows) - len(late)} of the {len(rows)} questions that were asked are in time, of
+{len(builtin_names()) * len(columns)} that there are; an empty cell was not asked.
 
 {table(head, lines)}
 
-Again: `python benchmarks/run.py everywhere --runs FILE --out docs/benchmarks/everywhere.md`. It takes hours; what is
-done is kept in the file, and `--only WORKLOAD ...` takes some of them.
+Again: `python benchmarks/run.py everywhere --runs FILE --out docs/benchmarks/everywhere.md`. All of them take hours;
+what is done is kept in the file. `--share 1/41` takes every 41st question, `--only WORKLOAD ...` some workloads.
 """
 
 
@@ -66,7 +103,8 @@ def _in_time(row: Row, limit_s: float) -> bool:
 
 
 def _cell(row: Row, limit_s: float) -> str:
-    seconds = f"{row['seconds']:.0f}" if _in_time(row, limit_s) else f"**late** {row['seconds']:.0f}"
+    spent = f"{row['processor_s']:.0f} s"
+    seconds = spent if _in_time(row, limit_s) else f"**late** {spent}"
     if "failed" in row:
         return f"no, {seconds}" if row["infeasible"] else f"**{row['failed']}**"
     return seconds if row["gap"] == 0 else f"{seconds} ({percent(row['gap'])})"

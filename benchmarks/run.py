@@ -92,7 +92,9 @@ _MEASURED: dict[str, Callable[[argparse.Namespace], Report]] = {
     "placement": lambda asked: placements.report(asked.data),
     "plans": lambda _: plans.measured(),
     "joint": lambda asked: joint.measured(tell, asked.search_limit, asked.only, asked.runs),
-    "everywhere": lambda asked: everywhere.measured(tell, asked.search_limit, asked.only, asked.runs),
+    "everywhere": lambda asked: everywhere.measured(
+        tell, asked.search_limit, asked.only, asked.runs, asked.share
+    ),
     "growth": lambda asked: growth.report(growth.measure(asked.limit, tell), asked.limit),
     "product": lambda _: product.report(),
     "scaling": lambda _: scaling.measured(tell),
@@ -119,6 +121,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--search-limit", type=float, default=60.0, help="joint, everywhere: seconds per search (default 60)"
+    )
+    parser.add_argument(
+        "--share", type=everywhere.Share.read, default=everywhere.Share(), help="everywhere: such as 1/41"
     )
     parser.add_argument("--only", nargs="+", default=(), help="joint, everywhere: cases with such names")
     parser.add_argument(

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import answers
 import convergence
 import convergence_tables
+import everywhere
 import numpy as np
 import peers.process
 import pytest
@@ -297,3 +298,32 @@ def test_errors_of_silicon_are_those_of_its_laws():
     assert silicon.mean_pct(errors) == "50.0 %, bias +50.0 %"
     assert silicon.die_of(chip) == silicon.die_of(load_architecture("a100-pcie-80gb"))
     assert silicon.die_of(chip) != silicon.die_of(load_architecture("h100"))
+
+
+def test_every_question_is_in_one_share_and_is_asked_once(monkeypatch, tmp_path):
+    asked = []
+
+    def answer(name, arguments, limit_s):
+        asked.append(name)
+        known = {"case": name, "seconds": 70.0, "processor_s": 9.0, "peak_bytes": 1, "winner": "a"}
+        if "16384" in name:
+            return known | {"seconds": 80.0, "gap": 0.5}
+        infeasible = {"failed": "dse: no", "infeasible": True}
+        return known | (infeasible if "300W" in name else {"gap": 0.0})
+
+    monkeypatch.setattr(everywhere, "searched", answer)
+    monkeypatch.setattr(everywhere, "builtin_names", lambda: ("one", "two"))
+    kept = tmp_path / "rows"
+    for which in (1, 2, 3, 3):
+        share = everywhere.Share.read(f"{which}/3")
+        report = everywhere.measured(lambda _: None, 60.0, (), kept, share)
+    assert len(asked) == len(set(asked)) == len(report.rows) == 12
+    assert "winner" not in report.rows[0]
+    assert "8 of the 12 questions that were asked are in time, of 12 that there are" in " ".join(
+        report.text.split()
+    )
+    assert (
+        "| one | no, 9 s | 9 s | no, 9 s | 9 s | **late** 9 s (50 %) | **late** 9 s (50 %) |" in report.text
+    )
+    with pytest.raises(ValueError, match="4/3"):
+        everywhere.Share.read("4/3")

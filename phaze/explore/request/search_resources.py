@@ -3,10 +3,12 @@ that works beside it."""
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from threading import Thread
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from phaze.memo import Memo
@@ -133,8 +135,22 @@ def run_in_fork(
         copy.join()
 
 
+def end_with_parent() -> None:
+    """Let this process end as soon as the one that started it has ended, in whatever way, and whatever it is at."""
+    from multiprocessing import parent_process
+    from multiprocessing.connection import wait
+
+    def watch(sentinel: int) -> None:
+        wait([sentinel])
+        os._exit(1)
+
+    if (parent := parent_process()) is not None:
+        Thread(target=watch, args=(parent.sentinel,), daemon=True).start()
+
+
 def _send(work: Callable[[], Iterable[T]], sender: Connection) -> None:
     """Send each result, and that there is no other; not that where the work fails."""
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(Exception):
         for result in work():

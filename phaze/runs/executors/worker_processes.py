@@ -15,7 +15,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from phaze.errors import WorkerLostError
-from phaze.explore.request.search_resources import Piece, Result, Work
+from phaze.explore.request.search_resources import Piece, Result, Work, end_with_parent
 from phaze.runs.executors.packed_work import Pack, Packs, RecentlyUsed
 
 ATTEMPTS = 2
@@ -176,6 +176,7 @@ class _Worker:
 
 def _serve(pipe: Connection[Any, Any]) -> None:
     """A worker's life: answer until the other end closes. Ctrl-C is the first process's business."""
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     works: RecentlyUsed[Work[Any, Any]] = RecentlyUsed()
     with suppress(EOFError, BrokenPipeError):
