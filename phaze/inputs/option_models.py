@@ -137,6 +137,7 @@ _WORKLOAD = "Built-in name, YAML, ONNX or .pt2 file, or hf:CONFIG.JSON."
 _RECIPES = (
     *("none", "fp8", "fp8-early", "fp8-rows", "fp8-blocks", "mxfp8", "nvfp4"),
     *("int8", "fp8-weights", "int8-weights", "int4-weights", "mxfp4-weights"),
+    *("mxfp4-experts", "mxfp4-mxfp8-experts", "nvfp4-experts"),
 )
 _CACHE_FORMAT = "Format of the key-value cache: fp8 or int8 (default: the precision of the model)."
 _CACHE_FORMATS = ("fp8", "int8")
@@ -184,7 +185,8 @@ class TaskOptions(Options):
     recipe: str | None = option(
         None,
         "Linear layers in few bits where arrays are faster at it: fp8, fp8-early, fp8-rows, fp8-blocks, mxfp8, nvfp4, "
-        "in inference int8; weights alone, on any arrays: fp8-, int8-, int4- or mxfp4-weights; or none "
+        "in inference int8; weights alone, on any arrays: fp8-, int8-, int4- or mxfp4-weights; of experts alone, in "
+        "inference: mxfp4-, mxfp4-mxfp8- or nvfp4-experts; or none "
         "(default: fp8 on precision bf16+fp8).",
         offers=_RECIPES,
     )

@@ -20,6 +20,7 @@ STANDARD = {
         "engine": "vllm",
         "mode": "agg",
         "gemm_quant": "fp8",
+        "precision": "",
     },
     **{"speculative_decoding": "", "flags": "", "source_kind": "gap_analysis_run", "isl": 256, "osl": 128},
     **{
@@ -69,13 +70,13 @@ def test_a_token_takes_the_time_of_all_weights_and_little_more(judge):
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ({"model_family": "glm-5"}, "sparse attention with an indexer"),
+        ({"model_family": "abacus"}, "a model that is not represented"),
         ({"system": "abacus"}, "no template for the chip"),
         ({"gemm_quant": ""}, engine_runs.NO_PRECISION),
         ({"speculative_decoding": "mtp"}, engine_runs.SPECULATIVE),
         ({"tp_size": ""}, engine_runs.NO_DEGREES),
-        ({"mode": "disagg", "flags": "pools_incomplete"}, engine_runs.NO_DEGREES),
-        ({"moe_tp_size": 4, "moe_ep_size": 1}, engine_runs.CONTRADICTION),
+        ({"mode": "disagg", "flags": "pools_incomplete"}, engine_runs.NO_WORKERS),
+        ({"model_family": "kimi-k2.5", "moe_tp_size": 4, "moe_ep_size": 1}, engine_runs.CONTRADICTION),
         ({"tp_size": 16, "source_kind": "inferencex_dated_table"}, engine_runs.ALL_AS_WIDTH),
         ({"concurrency": 4096}, engine_runs.TOO_MANY),
         ({"isl": 512, "osl": 4, "concurrency": 64}, engine_runs.PROMPTS),
@@ -87,3 +88,10 @@ def test_why_a_row_is_left_out(judge, row, reason):
     ((found, count),) = judged.excluded.items()
     assert count == 1
     assert found == reason or reason.startswith("no template")
+
+
+def test_degrees_of_experts_say_nothing_of_a_model_without(judge):
+    judged = judge({}, {"moe_tp_size": 1, "moe_ep_size": 1}, {"gemm_quant": "", "precision": "bf16"})
+    assert not judged.excluded
+    narrow, same, whole = judged.predicted[Fidelity.ANALYTIC]
+    assert narrow == same < whole

@@ -248,7 +248,7 @@ TABLES: Mapping[str, Schema] = MappingProxyType(
             **dict.fromkeys(("num_experts", "moe_tp_size", "moe_ep_size"), maybe(SIZE)),
         ),
         "serving_aiconfigurator": _schema(
-            "model_family system engine mode gemm_quant speculative_decoding flags source_kind",
+            "model_family system engine mode gemm_quant precision speculative_decoding flags source_kind",
             "",
             "tpot_ms",
             **dict.fromkeys(("isl", "osl"), SIZE),

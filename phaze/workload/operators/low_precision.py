@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
+from phaze.errors import InputError
 from phaze.workload.operators.operator_graph import Operator, OperatorGraph, OpKind
 from phaze.workload.operators.operator_steps import OperatorContext, flag, word
 from phaze.workload.work import Format, Gemm
@@ -27,7 +28,8 @@ class Recipe(StrEnum):
     """Recipe by which operands of linear layers are scaled to a narrow format.
 
     Those that end in `-weights` keep the weights of a model that is served so and widen them on their way into the
-    arrays; they, and int8, are for inference alone.
+    arrays; those that end in `-experts` are for the experts of a mixture, all else stays in the workload's precision.
+    They, and int8, are for inference alone.
     """
 
     FP8 = "fp8"  # one scale per tensor
@@ -41,6 +43,9 @@ class Recipe(StrEnum):
     INT8_WEIGHTS = "int8-weights"
     INT4_WEIGHTS = "int4-weights"  # one, and a zero, per 128 values
     MXFP4_WEIGHTS = "mxfp4-weights"  # one per 32 values
+    MXFP4_EXPERTS = "mxfp4-experts"  # the same for experts alone: gpt-oss as it is published
+    MXFP4_MXFP8_EXPERTS = "mxfp4-mxfp8-experts"  # activations in mxfp8, products in 8 bits
+    NVFP4_EXPERTS = "nvfp4-experts"  # weights and activations: DeepSeek-R1-NVFP4 as it is published
 
     @property
     def operands(self) -> Format | None:
@@ -56,6 +61,11 @@ class Recipe(StrEnum):
     def element_bytes(self) -> float | None:
         """Bytes of a value of an activation with its share of the scales; None: as the workload has it."""
         return _SCALINGS[self].element_bytes
+
+    @property
+    def experts_alone(self) -> bool:
+        """Whether products of experts alone run so."""
+        return self in (Recipe.MXFP4_EXPERTS, Recipe.MXFP4_MXFP8_EXPERTS, Recipe.NVFP4_EXPERTS)
 
     @property
     def trains(self) -> bool:
@@ -116,6 +126,9 @@ _SCALINGS: Mapping[Recipe, _Scaling] = MappingProxyType(
         Recipe.INT4_WEIGHTS: _Scaling(None, 0.5 + (_SCALE + 0.5) / 128, None, 0, trains=False),
         # gpt-oss, arXiv 2508.10925: 4.25 bits per parameter
         Recipe.MXFP4_WEIGHTS: _Scaling(None, 0.5 + 1 / 32, None, 0, trains=False),
+        Recipe.MXFP4_EXPERTS: _Scaling(None, 0.5 + 1 / 32, None, 0, trains=False),
+        Recipe.MXFP4_MXFP8_EXPERTS: _Scaling(Format.FP8, 0.5 + 1 / 32, 1 + 1 / 32, 1, trains=False),
+        Recipe.NVFP4_EXPERTS: _Scaling(Format.FP4, 0.5 + 1 / 16, 0.5 + 1 / 16, 3, trains=False),
     }
 )
 
@@ -135,12 +148,17 @@ def recipe_of_word(text: str) -> Recipe | None:
 
 
 def with_recipe(graph: OperatorGraph, recipe: Recipe | None) -> OperatorGraph:
-    """The graph with its linear layers marked for their rules; each input is scaled for its first reader."""
+    """The graph with its linear layers marked for their rules; each input is scaled for its first reader.
+
+    Raises InputError for a recipe of experts where there are none.
+    """
     if recipe is None:
         return graph
+    if recipe.experts_alone and not any("experts" in op.attributes for op in graph.operators):
+        raise InputError(f"{graph.name}: recipe {recipe} is for experts, and the model has none")
     operators, scaled = [], set[str]()
     for op in graph.operators:
-        if not _is_linear(op, graph):
+        if not _is_linear(op, graph) or (recipe.experts_alone and "experts" not in op.attributes):
             operators.append(op)
             continue
         marks = {"recipe": recipe.value, "scaled": op.inputs[0] in scaled}

@@ -63,7 +63,7 @@ def test_without_a_recipe_nothing_changes():
 
 def test_inference_keeps_linear_weights_in_few_bits():
     plain = load_workload("llama3-8b", Mode.DECODE, context=100).chain(4, 2)
-    for recipe in Recipe:
+    for recipe in (one for one in Recipe if not one.experts_alone):
         narrow = load_workload("llama3-8b", Mode.DECODE, context=100, recipe=recipe).chain(4, 2)
         less = 0.0
         for i in narrow.index:
@@ -81,6 +81,32 @@ def test_inference_keeps_linear_weights_in_few_bits():
         assert narrow.parameters == plain.parameters
         linear = 32 * (4096 * 6144 + 4096 * 4096 + 3 * 4096 * 14336) / 2
         assert less == pytest.approx((2 - recipe.weight_bytes) * linear)
+
+
+@pytest.mark.parametrize(("name", "gib"), [("gpt-oss-20b", 12.8), ("gpt-oss-120b", 60.8)])
+def test_weights_of_gpt_oss_take_what_its_checkpoints_do(name, gib):
+    """arXiv 2508.10925, table 1: experts in 4.25 bits a weight, all else in bf16."""
+    chain = load_workload(name, Mode.DECODE, context=100, recipe=Recipe.MXFP4_EXPERTS).chain(1, 1)
+    layers = [chain.layers[i] for i in chain.index]
+    held = sum(2 * layer.parameters + layer.scaled_weight_bytes for layer in layers)
+    assert round(held / 2**30, 1) == gib
+
+
+@pytest.mark.parametrize("recipe", [one for one in Recipe if one.experts_alone])
+def test_recipes_of_experts_leave_all_else_as_it_is(recipe):
+    plain, narrow = (
+        load_workload("gpt-oss-20b", Mode.DECODE, context=100, recipe=r).chain(4, 1) for r in (recipe, None)
+    )
+    for one, other in zip(plain.layers, narrow.layers, strict=True):
+        changed = [
+            work.name
+            for work, before in zip(one.forward.works, other.forward.works, strict=True)
+            if work != before
+        ]
+        assert set(changed) <= {"up+add_bias+swiglu", "down+add_bias"}
+        assert bool(changed) == (one.kind == "block.experts")
+    with pytest.raises(InputError, match="is for experts, and the model has none"):
+        load_workload("llama3-8b", Mode.DECODE, recipe=recipe).chain(1, 1)
 
 
 @pytest.mark.parametrize("recipe", [one for one in Recipe if not one.trains])

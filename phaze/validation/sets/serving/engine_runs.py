@@ -35,17 +35,16 @@ from phaze.workload.operators.low_precision import Recipe
 
 _MODELS = {
     "deepseek-v3": "deepseek-v3",
+    "glm-5": "glm-5",
+    "gpt-oss-120b": "gpt-oss-120b",
     "kimi-k2.5": "kimi-k2",
     "llama-3.1-70b": "llama3.1-70b",
     "minimax-m2.5": "minimax-m2",
     "qwen3-235b": "qwen3-235b-a22b",
     "qwen3-32b": "qwen3-32b",
+    "qwen3.5-397b": "qwen3.5-397b-a17b",
 }
-_OTHER_MODELS = {
-    "qwen3.5-397b": "linear attention beside softmax attention",
-    "gpt-oss-120b": "windows and whole contexts in turn",
-    "glm-5": "sparse attention with an indexer",
-}
+_DENSE = ("llama-3.1-70b", "qwen3-32b")
 _RECIPES = {
     "fp8": Recipe.FP8,
     "fp8_block": Recipe.FP8_BLOCKS,
@@ -58,7 +57,8 @@ NO_DEGREES = "degrees or batches are not given"
 ALL_AS_WIDTH = "all devices are listed as one tensor-parallel group"
 CONTRADICTION = "degrees of attention and of experts make different numbers of devices"
 PROMPTS = "prompts, one in a pass, take more passes than there are tokens to decode"
-MOST = 512
+NO_WORKERS = "how many workers a pool has is not given"
+MOST = 1024
 """Sequences of a replica, at most; of more there are few rows."""
 TOO_MANY = f"more than {MOST} sequences of a replica"
 _BOARD = 8
@@ -78,7 +78,7 @@ class _Engine:
 
     model: str
     system: str
-    recipe: Recipe
+    recipe: Recipe | None
     cache: CacheFormat | None
     width: int
     shared: int
@@ -120,6 +120,7 @@ def _runs(columns: Columns) -> Iterator[_Run | str]:
         "engine",
         "mode",
         "gemm_quant",
+        "precision",
         "speculative_decoding",
         "flags",
         "source_kind",
@@ -136,12 +137,13 @@ def _runs(columns: Columns) -> Iterator[_Run | str]:
 
 def _run(words: Mapping[str, str], numbers: Mapping[str, float]) -> _Run | str:
     if words["model_family"] not in _MODELS:
-        return _OTHER_MODELS.get(words["model_family"], "a model that is not represented")
+        return "a model that is not represented"
     if chip_of(words["system"]) is None or system_of(words["system"]) is None:
         return NO_TEMPLATE
     if words["speculative_decoding"] == "mtp":
         return SPECULATIVE
-    if words["gemm_quant"] not in _RECIPES:
+    whole = not words["gemm_quant"] and words["precision"] == "bf16"
+    if words["gemm_quant"] not in _RECIPES and not whole:
         return NO_PRECISION
     apart = words["mode"] == "disagg"
     shape = _shape("decode_" if apart else "", words, numbers)
@@ -151,7 +153,7 @@ def _run(words: Mapping[str, str], numbers: Mapping[str, float]) -> _Run | str:
     drawn = _DRAWN if words["source_kind"].startswith("inferencex") else 1.0
     traffic = Traffic(max(1, int(numbers["isl"] * drawn)), max(2, int(numbers["osl"] * drawn)))
     cache = CacheFormat.FP8 if words["engine"] == "trtllm" else None
-    model, recipe = _MODELS[words["model_family"]], _RECIPES[words["gemm_quant"]]
+    model, recipe = _MODELS[words["model_family"]], _RECIPES.get(words["gemm_quant"])
     return _Run(_Engine(model, words["system"], recipe, cache, width, shared, traffic, apart), batch)
 
 
@@ -161,11 +163,13 @@ def _shape(pool: str, words: Mapping[str, str], numbers: Mapping[str, float]) ->
     shared = 1.0 if np.isnan(shared) else shared
     batch = numbers["decode_batch_size"] if pool else numbers["concurrency"] / shared
     flags = words["flags"].split()
-    if np.isnan(width) or np.isnan(batch) or "pools_incomplete" in flags:
+    if "pools_incomplete" in flags:
+        return NO_WORKERS
+    if np.isnan(width) or np.isnan(batch):
         return NO_DEGREES
     if "degrees_multiplied" in flags:
         width = numbers["gpus_likely"]
-    elif not np.isnan(inside) and width * shared != inside * dealt:
+    elif words["model_family"] not in _DENSE and not np.isnan(inside) and width * shared != inside * dealt:
         return CONTRADICTION
     if not pool and words["source_kind"] == "inferencex_dated_table" and width > _BOARD:
         return ALL_AS_WIDTH
