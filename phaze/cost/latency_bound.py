@@ -11,7 +11,7 @@ few architectures that these sums leave: blocks with both kinds of operators are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
@@ -352,12 +352,21 @@ def _sort_blocks(pass_: Pass) -> tuple[list[tuple[int, ...]], list[tuple[int, ..
 def _sum_blocks(pass_: Pass, blocks: list[tuple[int, ...]], shown: _Shown, units: tuple[Unit, ...]) -> Floats:
     """Sum of the bounds of some blocks, (n,)."""
     total = np.zeros(shown.least_s.shape[1])
+    before: dict[int, list[int]] = {}
+    for first, second in pass_.edges:
+        before.setdefault(second, []).append(first)
     for block in blocks:
-        total += _block_s(pass_, block, shown, units)
+        total += _block_s(pass_, block, before, shown, units)
     return total
 
 
-def _block_s(pass_: Pass, block: tuple[int, ...], shown: _Shown, units: tuple[Unit, ...]) -> Floats:
+def _block_s(
+    pass_: Pass,
+    block: tuple[int, ...],
+    before: Mapping[int, Sequence[int]],
+    shown: _Shown,
+    units: tuple[Unit, ...],
+) -> Floats:
     """Longest path of a block, (n,), or the time its operators need the cores or the link, whichever is more."""
     if len(block) == 1:
         one: Floats = shown.least_s[block[0]]
@@ -367,7 +376,7 @@ def _block_s(pass_: Pass, block: tuple[int, ...], shown: _Shown, units: tuple[Un
     cores, links = np.zeros_like(bound), np.zeros_like(bound)
     for o in block:
         time = shown.least_s[o]
-        ready = [done[first] for first, second in pass_.edges if second == o and first in done]
+        ready = [done[first] for first in before.get(o, ()) if first in done]
         done[o] = time + np.max(ready, axis=0) if ready else time
         np.maximum(bound, done[o], out=bound)
         if pass_.works[o].unit in units:

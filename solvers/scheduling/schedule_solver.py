@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
-from math import inf
+from math import inf, isfinite
 from time import monotonic
 
 from .exact.exact_schedule import solve_exact
@@ -26,6 +26,9 @@ Part = tuple[int, ...]
 """Positions of operators, in the order of the problem."""
 
 Solver = Callable[[IndexedProblem, SearchLimits], Outcome]
+
+A_LITTLE = 1 / 8
+"""Part of its share that every kind has before those that are left have the rest."""
 
 
 def split(ix: IndexedProblem) -> tuple[Part, ...]:
@@ -48,25 +51,80 @@ def solve_series(ix: IndexedProblem, limits: SearchLimits, solver: Solver) -> Ou
     """Solve the parts, small ones first, and join their plans; bounds add up.
 
     Time and states are shared evenly among the kinds still to come, so that what the easy ones leave goes to
-    the hard ones. A part may stop once its bound and those known of the others reach the cutoff together.
+    the hard ones. A part may stop once its bound and those known of the others reach the cutoff together. Without a
+    limit of states, all kinds first have a little of the time; those that it does not settle are solved again with
+    what is left, while that is more than they had.
     """
     parts = split(ix)
     if len(parts) < 2:
         return solver(ix, limits)
-    kinds = _kinds(ix, parts)
-    least = [critical_path_s(part) * len(places) for part, places in kinds]
-    outcomes: dict[int, Outcome] = {}
-    work: dict[str, int] = {}
-    for k, (part, places) in enumerate(kinds):
-        others = sum(least) - least[k]
-        cutoff = (limits.cutoff_s - others) / len(places)
-        outcome = solver(part, _share(limits, len(kinds) - k, work.get("states", 0), cutoff))
-        least[k] = outcome.lower_s * len(places)
-        outcomes.update(dict.fromkeys(places, outcome))
-        for name, count in outcome.work.items():
-            work[name] = work.get(name, 0) + count
-    lower = sum(outcome.lower_s for outcome in outcomes.values())
-    return Outcome(_joined(ix, [(part, outcomes[k].plan) for k, part in enumerate(parts)]), lower, work)
+    series = _Series(ix, limits, solver, _kinds(ix, parts))
+    alone = limits.states is None and isfinite(limits.deadline)
+    series.solve(range(len(series.kinds)), A_LITTLE if alone else 1.0)
+    while alone and (again := series.open_kinds):
+        series.solve(again)
+    lower = sum(outcome.lower_s * len(places) for outcome, (_, places) in series.solved)
+    found = {place: outcome for outcome, (_, places) in series.solved for place in places}
+    plans = [(part, found[k].plan) for k, part in enumerate(parts)]
+    return Outcome(_joined(ix, plans), lower, series.work)
+
+
+class _Series:
+    """Kinds of parts, the best outcome of each, and the most time that it was given."""
+
+    def __init__(
+        self,
+        ix: IndexedProblem,
+        limits: SearchLimits,
+        solver: Solver,
+        kinds: list[tuple[IndexedProblem, list[int]]],
+    ) -> None:
+        self.ix, self.limits, self.solver, self.kinds = ix, limits, solver, kinds
+        self.least = [critical_path_s(part) * len(places) for part, places in kinds]
+        self.outcomes: list[Outcome | None] = [None] * len(kinds)
+        self.given_s = [0.0] * len(kinds)
+        self.work: dict[str, int] = {}
+
+    @property
+    def solved(self) -> list[tuple[Outcome, tuple[IndexedProblem, list[int]]]]:
+        """Outcomes with their kinds."""
+        each = zip(self.outcomes, self.kinds, strict=True)
+        return [(outcome, kind) for outcome, kind in each if outcome is not None]
+
+    @property
+    def open_kinds(self) -> list[int]:
+        """Kinds that are not proven, as many of the dearest as have more time each than they had."""
+        left_s = self.limits.deadline - monotonic()
+        if sum(self.least) >= self.limits.cutoff_s or self.limits.late:
+            return []
+        gaps = {
+            k: (outcome.plan.makespan_s - outcome.lower_s) * len(places)
+            for k, (outcome, (_, places)) in enumerate(self.solved)
+            if not outcome.proven
+        }
+        order = sorted(gaps, key=gaps.__getitem__)
+        while order and left_s / len(order) <= max(self.given_s[k] for k in order):
+            order = order[1:]
+        return order
+
+    def solve(self, some: Sequence[int], part_of_it: float = 1.0) -> None:
+        """Solve some kinds, each with its share of what is left, or a part of that."""
+        for turn, k in enumerate(some):
+            part, places = self.kinds[k]
+            others = sum(self.least) - self.least[k]
+            cutoff = (self.limits.cutoff_s - others) / len(places)
+            left = (len(some) - turn) / part_of_it
+            share = _share(self.limits, left, self.work.get("states", 0), cutoff)
+            self.given_s[k] = max(self.given_s[k], share.deadline - monotonic())
+            outcome = self.solver(part, share)
+            for name, count in outcome.work.items():
+                self.work[name] = self.work.get(name, 0) + count
+            before = self.outcomes[k]
+            if before is not None:
+                outcome.adopt(before.plan)
+                outcome.lower_s = max(outcome.lower_s, before.lower_s)
+            self.outcomes[k] = outcome
+            self.least[k] = outcome.lower_s * len(places)
 
 
 def _kinds(ix: IndexedProblem, parts: Sequence[Part]) -> list[tuple[IndexedProblem, list[int]]]:
@@ -98,10 +156,10 @@ def _induced(ix: IndexedProblem, part: Part) -> ScheduleProblem:
     return replace(ix.problem, operators=operators, edges=edges)
 
 
-def _share(limits: SearchLimits, left: int, used: int, cutoff_s: float) -> SearchLimits:
+def _share(limits: SearchLimits, left: float, used: int, cutoff_s: float) -> SearchLimits:
     """An even share of what is left for one of `left` parts."""
     now = monotonic()
-    states = None if limits.states is None else max(0, limits.states - used) // left
+    states = None if limits.states is None else int(max(0, limits.states - used) // left)
     deadline = now + (limits.deadline - now) / left
     return replace(limits, deadline=deadline, cutoff_s=cutoff_s, states=states)
 

@@ -64,22 +64,24 @@ class BatchGraph:
         return matrix
 
     @cached_property
-    def below(self) -> tuple[list[int], ...]:
-        """Everything that follows each operator, directly or not."""
-        reach: list[set[int]] = [set() for _ in self.units]
+    def reach(self) -> NDArray[np.bool_]:
+        """(O, O): whether the column follows the row, directly or not."""
+        found = np.zeros((self.size, self.size), dtype=bool)
         for i in reversed(self.order):
             for j in self.successors[i]:
-                reach[i] |= reach[j] | {j}
-        return tuple(sorted(row) for row in reach)
+                found[i] |= found[j]
+                found[i, j] = True
+        return found
+
+    @cached_property
+    def below(self) -> tuple[list[int], ...]:
+        """Everything that follows each operator, directly or not."""
+        return tuple(np.flatnonzero(row).tolist() for row in self.reach)
 
     @cached_property
     def above(self) -> tuple[list[int], ...]:
         """Everything that precedes each operator, directly or not."""
-        found: tuple[list[int], ...] = tuple([] for _ in range(self.size))
-        for i, row in enumerate(self.below):
-            for j in row:
-                found[j].append(i)
-        return found
+        return tuple(np.flatnonzero(row).tolist() for row in self.reach.T)
 
     @cached_property
     def core(self) -> NDArray[np.bool_]:

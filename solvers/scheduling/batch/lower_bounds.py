@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from phaze.solvers.arrays import Floats, Integers
 
+from .alone import longest_paths, one_path
 from .graph import BatchGraph
 
 ROUNDS = 2
@@ -35,6 +36,10 @@ def add_rows(rows: Floats) -> Floats:
 def sweep(graph: BatchGraph, shortest: Floats, *, forward: bool, least: Floats | None = None) -> Floats:
     """Longest path before (`forward`) or behind every operator, at least `least`."""
     times = np.zeros_like(shortest) if least is None else least
+    if shortest.shape[1] == 1:
+        found = longest_paths(graph, shortest[:, 0].tolist(), times[:, 0].tolist(), forward=forward)
+        times[:, 0] = found
+        return times
     for i in graph.order if forward else reversed(graph.order):
         for j in graph.successors[i]:
             if forward:
@@ -90,9 +95,8 @@ def _round(
         if blocking:
             heaviest = np.where(total >= best, alone, heaviest)
         np.maximum(best, total, out=best)
-        for i in range(graph.size):
-            np.maximum(heads[i], add_rows(work[graph.above[i]]), out=heads[i])
-            np.maximum(tails[i], add_rows(work[graph.below[i]]), out=tails[i])
+        np.maximum(heads, _summed(work, graph.reach.T, graph.above), out=heads)
+        np.maximum(tails, _summed(work, graph.reach, graph.below), out=tails)
     heads = sweep(graph, shortest, forward=True, least=heads)
     tails = sweep(graph, shortest, forward=False, least=tails)
     around = heads + tails
@@ -112,12 +116,22 @@ def _round(
     return best, bool(struck.any())
 
 
+def _summed(work: Floats, chosen: NDArray[np.bool_], rows: Sequence[Sequence[int]]) -> Floats:
+    """Sums (O, A) of the work of other operators, each time of some `rows` (O), those `chosen` (O, O)."""
+    if work.shape[1] == 1:  # what is not chosen adds nothing
+        return np.add.accumulate(np.where(chosen, work[:, 0], 0.0), axis=1)[:, -1:]
+    return np.array([add_rows(work[some]) for some in rows])
+
+
 def _one_path(graph: BatchGraph, shortest: Floats) -> NDArray[np.bool_]:
     """(O, A): the operators of one longest path per architecture."""
     tails = sweep(graph, shortest, forward=False)
     reach = shortest + tails
-    target = reach.max(axis=0)
     path = np.zeros(shortest.shape, dtype=bool)
+    if shortest.shape[1] == 1:
+        path[one_path(graph, reach[:, 0].tolist())] = True
+        return path
+    target = reach.max(axis=0)
     started = np.zeros(target.shape, dtype=bool)
     due = np.full(target.shape, -1)
     for i in graph.order:
@@ -153,8 +167,7 @@ def _thresholds(
     some = np.take_along_axis(alone, ranking, axis=0)
     along = np.where(np.take_along_axis(path, ranking, axis=0), ordered, 0.0)
     longer = np.zeros_like(every)
-    for k in range(len(every) - 1, 0, -1):
-        np.add(longer[k], every[k], out=longer[k - 1])
+    np.add.accumulate(every[:0:-1], axis=0, out=longer[-2::-1])
     bound = np.full_like(every, -np.inf)
     finite = np.isfinite(ordered)
     some[~finite], along[~finite] = np.inf, 0.0
@@ -163,12 +176,8 @@ def _thresholds(
         least = np.minimum(
             every, of_path * along + np.where(finite, rest * np.where(finite, some, 0.0), np.inf)
         )
-        total = np.zeros_like(upper)
-        for k in range(len(every)):
-            total = total + least[k]
-            np.maximum(
-                bound[k], total + longer[k] + of_longest * np.where(finite[k], ordered[k], 0.0), out=bound[k]
-            )
+        total = np.add.accumulate(least, axis=0)
+        np.maximum(bound, total + longer + of_longest * np.where(finite, ordered, 0.0), out=bound)
     bound[~finite] = np.inf
     best = np.minimum(bound.min(axis=0), longer[0] + every[0])
     failing = np.logical_and.accumulate((bound >= upper)[::-1], axis=0)[::-1]

@@ -195,6 +195,8 @@ def _by_rules(rows: _Rows, rules: tuple[upper_bounds.Rule, ...], lower: Floats, 
     for rule in rules:
         np.minimum(shortest, rule(rows.graph, rows.single, rows.parallel, rows.cores), out=shortest)
     at = np.flatnonzero((shortest < upper) & (shortest * CLOSED > lower))
+    if not at.size:
+        return lower, shortest
     part = {unit: count[at] for unit, count in rows.cores.items()}
     implied = lower_bounds.lower_bound(
         rows.graph, rows.single[:, at], rows.parallel[:, at], part, shortest[at]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from phaze.solvers.arrays import Flags, Floats, Integers
 
+from .alone import dispatched_s
 from .graph import BatchGraph
 from .lower_bounds import add_rows, sweep
 
@@ -33,11 +34,29 @@ def dispatch(
     other.
     """
     priority = _priority(graph, np.minimum(single, parallel))
+    if single.shape[1] == 1:
+        return np.array([_alone_s(graph, single, parallel, cores, sharing, priority)])
     state = _Dispatch(graph, single, parallel, cores, sharing)
     makespan = np.zeros(single.shape[1])
     for _ in range(graph.size):
         np.maximum(makespan, state.step(priority), out=makespan)
     return makespan
+
+
+def _alone_s(
+    graph: BatchGraph,
+    single: Floats,
+    parallel: Floats,
+    cores: Mapping[str, Integers],
+    sharing: Floats,
+    priority: Floats,
+) -> float:
+    """The makespan of the only architecture."""
+    users = {unit: int(graph.users(unit).sum()) for unit in cores}
+    free = {unit: _free_times(cores[unit], count)[:, 0].tolist() for unit, count in users.items() if count}
+    shares = np.broadcast_to(sharing[:, 0] > 0.0, graph.size).tolist() if sharing.any() else None
+    one, every, least_slack = (values[:, 0].tolist() for values in (single, parallel, priority))
+    return dispatched_s(graph, one, every, free, shares, least_slack)
 
 
 class _Dispatch:

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from phaze.solvers.scheduling import Operator, ScheduleProblem, schedule
+from phaze.solvers.scheduling.batch import alone as alone_module
 from phaze.solvers.scheduling.batch import solve as batch_module
 from phaze.solvers.scheduling.batch.phases import bounds_in_phases, phase_space
 from phaze.solvers.scheduling.batch.solve import BatchGraph, batch_bounds, batch_critical_path
+from phaze.solvers.scheduling.batch.upper_bounds import RULES
 from schedule_oracle import optimum
 
 KINDS = [("TC",), ("VC",), ("TC", "VC"), ("LINK",)]
@@ -87,6 +89,47 @@ def test_rows_do_not_depend_on_blocks(monkeypatch):
     pieces = batch_bounds(graph, single, parallel, cores)
     np.testing.assert_array_equal(whole.lower_s, pieces.lower_s)
     np.testing.assert_array_equal(whole.upper_s, pieces.upper_s)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_architecture_alone_has_the_bounds_that_it_has_among_others(seed):
+    """Number by number, without the arrays: every list schedule and both bounds to the last bit."""
+    graph, single, parallel, cores = random_batch(seed, 9 + 5 * seed, 4)
+    transposed = single.T.copy(), parallel.T.copy()
+    together = [rule(graph, *transposed, cores) for rule in RULES]
+    many = batch_bounds(graph, single, parallel, cores)
+    for row in range(4):
+        own = {unit: count[[row]] for unit, count in cores.items()}
+        alone = [rule(graph, *(times[:, [row]] for times in transposed), own) for rule in RULES]
+        assert [one.tolist() for one in alone] == [[several[row]] for several in together]
+        one = batch_bounds(graph, single[[row]], parallel[[row]], own)
+        assert (one.lower_s[0], one.upper_s[0]) == (many.lower_s[row], many.upper_s[row])
+
+
+def test_a_schedule_of_one_architecture_looks_at_what_is_ready_alone(monkeypatch):
+    """Work grows with operators, not with their square: eight chains of ten and of forty."""
+
+    class Counted(dict):
+        looked = 0
+
+        def items(self):
+            Counted.looked += len(self)
+            return super().items()
+
+    begin = alone_module._State.__init__
+
+    def counted(self, *rest):
+        begin(self, *rest)
+        self.ready = Counted(self.ready)
+
+    monkeypatch.setattr(alone_module._State, "__init__", counted)
+    for length in (10, 40):
+        size = 8 * length
+        graph = BatchGraph((("VC",),) * size, tuple((i, i + 8) for i in range(size - 8)))
+        times = np.arange(1.0, size + 1.0)[:, None]
+        Counted.looked = 0
+        RULES[0](graph, times, np.full_like(times, np.inf), {"VC": np.array([2])})
+        assert 0 < Counted.looked <= 8 * size
 
 
 def test_chains_are_settled():

@@ -94,3 +94,33 @@ def test_limits_are_shared_among_the_parts():
     assert seen == [(1, (5.0 - 1.0) / 2, 50), (2, 5.0 - 2.0, 90)]
     solve_series(ix, NO_LIMITS, note)
     assert seen[2:] == [(1, inf, None), (2, inf, None)]
+
+
+def test_time_that_easy_parts_leave_goes_to_the_hard_one(monkeypatch):
+    """Where it stands does not matter, and neither do two kinds that need none of their share."""
+    operators = tuple(Operator(name, ("TC",), 1.0) for name in "abcd")
+    edges = (("a", "b"), ("a", "c"), ("b", "d"), ("c", "d"))
+    ix = index_problem(ScheduleProblem(operators, edges, {"TC": 2}))
+    clock, given = [100.0], []
+    monkeypatch.setattr("phaze.solvers.scheduling.schedule_solver.monotonic", lambda: clock[0])
+    monkeypatch.setattr("phaze.solvers.scheduling.schedule_plan.monotonic", lambda: clock[0])
+
+    def solver(hard, needs_s):
+        def tried(part, limits):
+            outcome, share = solve_exact(part, NO_LIMITS), limits.deadline - clock[0]
+            given.append((part.size, share))
+            if part.size == hard:
+                clock[0] += min(needs_s, share)
+                outcome.lower_s = 0.5 if share < needs_s else outcome.lower_s
+            return outcome
+
+        return tried
+
+    for hard in (1, 2):
+        for needs_s, proven in ((50.0, True), (70.0, False)):
+            given.clear()
+            clock[0] = 100.0
+            outcome = solve_series(ix, SearchLimits(164.0), solver(hard, needs_s))
+            assert outcome.proven is proven
+            assert [size for size, _ in given] == [1, 2, hard]
+            assert clock[0] == (164.0 if not proven else 100.0 + given[hard - 1][1] + needs_s)
