@@ -270,6 +270,7 @@ def plan_serving(
     max_ttft: Quantity | None = None,
     max_tpot: Quantity | None = None,
     rate: float | None = None,
+    concurrency: int | None = None,
     disaggregate: bool | None = None,
     chunk: int | None = None,
     kv_cache: str = "paged",

@@ -236,6 +236,24 @@ def lower_s(factors: Factors, bounds: LowerTables, rows: Rows) -> Floats:
     return total
 
 
+def tensor_lower_s(factors: Factors, bounds: LowerTables, rows: Rows) -> Floats:
+    """Bounds below `lower_s`, (architectures, passes), that are the same whatever the vector cores are.
+
+    One architecture stands for all that differ from it in these alone. Lone operators take the least cycles of any.
+    """
+    where = np.asarray(rows, dtype=np.intp)
+    width, (at, both) = bounds.pass_of.shape[1], _met(bounds.tensor, factors.tensor_pairs, where)
+    total = both[at, :width]
+    if len(bounds.pass_of):
+        time = np.maximum(bounds.tensor_cycles[factors.tensor_of[where]], bounds.vector_cycles.min(axis=0))
+        time *= factors.cycle_s[where, None]
+        total += np.maximum(time, bounds.off_chip_s[factors.memory_of[where]]) @ bounds.pass_of
+    np.maximum(total, both[at, width:], out=total)
+    simt = factors.simt_of[where]
+    total[simt >= 0] = bounds.simt_s[simt[simt >= 0]]
+    return total
+
+
 def _met(known: MetRows, pairs: tuple[Rows, Rows], rows: Rows) -> tuple[Rows, Floats]:
     """Positions of architectures among the combinations that they show, and what is known of these."""
     keys, which = pairs

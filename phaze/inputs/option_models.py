@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 DEVICES = 1024
 """Accelerators of a training unless something else is said."""
 
+SERVING_DEVICES = 8
+"""Accelerators of a service unless something else is said."""
+
 METRICS = (
     *("throughput", "throughput_per_tdp", "mfu", "tdp", "area", "cost_per_chip"),
     *("score", "score_per_tdp", "energy_per_sample", "memory"),
@@ -462,13 +465,16 @@ class RunOptions(SearchedOptions, SpaceOptions, BudgetOptions, EconomicOptions, 
         meaning=_WORKLOAD_AT_HAND,
     )
     devices: int | None = option(
-        None, f"Accelerators the workload is spread over (default: {DEVICES}).", least=1
+        None,
+        f"Accelerators the workload is spread over (default: {DEVICES}; of a service at most {SERVING_DEVICES}).",
+        least=1,
     )
     objective: str = option(
         "throughput",
         "throughput, throughput_per_tdp, tdp, area, energy_per_sample, memory, cost_per_chip, or cost or carbon "
-        "per sample or million tokens: cost_per_million_tokens.",
-        offers=OBJECTIVES,
+        "per sample or million tokens: cost_per_million_tokens. With --serve: throughput, tokens_per_s_per_w or "
+        "cost_per_million_tokens.",
+        offers=(*OBJECTIVES, "tokens_per_s_per_w"),
     )
     axes: str | None = option(
         None,
@@ -514,6 +520,33 @@ class RunOptions(SearchedOptions, SpaceOptions, BudgetOptions, EconomicOptions, 
     cluster_overhead: float = option(1.0, "Power of the cluster over that of its accelerators.")
     tokens: float | None = option(None, "Tokens to train on: days, energy and money of the run.")
     samples: float | None = option(None, "Samples to train on, instead of --tokens.")
+    serve: str | None = option(
+        None,
+        "Look for the chip that serves the workload: saturated, rate=REQUESTS_PER_S or concurrency=CLIENTS.",
+        metavar="LOAD",
+        offers=("saturated", "rate=", "concurrency="),
+        in_python=False,
+    )
+    prompt: int | None = option(
+        None, "Of a service: tokens of a prompt (default: 2048).", least=1, in_python=False
+    )
+    output_tokens: int | None = option(
+        None, "Of a service: tokens of an answer (default: 256).", least=2, in_python=False
+    )
+    ttft: Quantity | None = option(
+        None, "Of a service: target for the mean time to first token, for instance 2s.", in_python=False
+    )
+    tpot: Quantity | None = option(
+        None,
+        "Of a service: target for the mean time per output token after it, for instance 50ms.",
+        in_python=False,
+    )
+    disaggregate: bool | None = option(
+        None,
+        "Of a service: pools of their own for prefill (default: the better).",
+        "--disaggregate/--no-disaggregate",
+        in_python=False,
+    )
     time_limit: Quantity = option(
         "60s", "Stop after this long, for instance 10s or 2min.", effect=Effect.REACH
     )
@@ -610,7 +643,7 @@ class PlanServingOptions(KeptOptions, EconomicOptions, OneArchOptions):
         offers=Packaged.WORKLOADS,
         taken="str | Path | Sequence[str]",
     )
-    devices: int = option(8, "Accelerators the workload is spread over.", least=1)
+    devices: int = option(SERVING_DEVICES, "Accelerators the workload is spread over.", least=1)
     prompt: int = option(2048, "Tokens of a prompt.", least=1)
     output_tokens: int = option(256, "Tokens of an answer.", least=2)
     max_ttft: Quantity | None = option(None, "Target for the mean time to first token, for instance 1s.")
@@ -618,6 +651,9 @@ class PlanServingOptions(KeptOptions, EconomicOptions, OneArchOptions):
         None, "Target for the mean time per output token after it, for instance 50ms."
     )
     rate: float | None = option(None, "Requests per second (default: as many as can be served).")
+    concurrency: int | None = option(
+        None, "Clients that each ask again as soon as they are answered, instead of --rate.", least=1
+    )
     disaggregate: bool | None = option(
         None, "Pools of their own for prefill (default: the better).", "--disaggregate/--no-disaggregate"
     )

@@ -195,7 +195,7 @@ def _space(options: PlanServingOptions) -> ServingSpace:
         chip,
         options.devices,
         load_network(options.network),
-        Traffic(options.prompt, options.output_tokens, options.rate),
+        Traffic(options.prompt, options.output_tokens, options.rate, options.concurrency),
         Targets(_seconds(options.max_ttft, "--max-ttft"), _seconds(options.max_tpot, "--max-tpot")),
         ServingOptions(
             kv_cache=choose(KvCache, options.kv_cache, "--kv-cache"),

@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InputError
 from phaze.inputs.named_choices import choose
+from phaze.inputs.option_models import SERVING_DEVICES, RunOptions
 from phaze.inputs.recipe_inputs import arrays_of, with_recipe
-from phaze.inputs.task_inputs import asked_task, check_calibration, make_budgets, searched_space
+from phaze.inputs.task_inputs import (
+    asked_task,
+    cache_format,
+    check_calibration,
+    make_budgets,
+    make_space,
+    one_workload,
+    searched_space,
+)
 from phaze.quantity import Quantity, parse_power, parse_time
 
 if TYPE_CHECKING:
@@ -20,10 +29,18 @@ if TYPE_CHECKING:
         Task,
         TrainingLength,
     )
-    from phaze.inputs.option_models import RunOptions
+    from phaze.explore.services.service_request import ServiceRequest
+    from phaze.parallel.serving import Traffic
     from phaze.workload.operators.low_precision import Recipe
 
 CERTIFIED = "certified"
+_OF_SERVICES = ("prompt", "output_tokens", "ttft", "tpot", "disaggregate")
+_NOT_OF_SERVICES = (
+    *("global_batch", "plans", "framework", "attention", "fusion", "calibration", "bind", "mode", "context"),
+    *("axes", "strategy", "evaluations", "designs", "top_k", "robust", "combine", "weight", "min_throughput"),
+    *("max_latency", "cluster_power", "cluster_cost", "cluster_overhead", "tokens", "samples", "power_means"),
+    *("workers", "executor", "resume"),
+)
 
 
 def make_request(options: RunOptions) -> ExploreRequest:
@@ -34,6 +51,11 @@ def make_request(options: RunOptions) -> ExploreRequest:
     from phaze.explore.request.common_score import Combine
     from phaze.explore.request.explore_request import ExploreRequest, Objective
 
+    if options.serve is not None:
+        raise InputError("--serve looks for the chip of a service: ask dse run on the command line")
+    for name in _OF_SERVICES:
+        if getattr(options, name) is not None:
+            raise InputError(f"{_flag(name)} is for a service: give --serve")
     budgets = make_budgets(options)
     space = searched_space(options, budgets)
     first, *others = (with_recipe(task, options.recipe, arrays_of(space)) for task in make_tasks(options))
@@ -139,3 +161,74 @@ def _length(options: RunOptions) -> TrainingLength | None:
 
 def _optional(parse: Any, text: Quantity | None, name: str) -> float | None:  # noqa: ANN401 - a parser of phaze.quantity
     return None if text is None else float(parse(text, name))
+
+
+def make_service(options: RunOptions) -> ServiceRequest:
+    """The question for the chip of a service behind the options of `dse run --serve`.
+
+    Raises InputError where a value is no good, or an option is not one of services.
+    """
+    from phaze.cost.fidelity import Fidelity
+    from phaze.explore.services.service_request import ServiceObjective, ServiceRequest
+    from phaze.hardware.cluster_network import Network, load_network
+    from phaze.inputs.recipe_inputs import served_recipe
+    from phaze.parallel.serving import ServingOptions, ServingSpace, Targets
+
+    defaults = RunOptions.defaults()
+    for name in _NOT_OF_SERVICES:
+        if getattr(options, name) != defaults[name]:
+            raise InputError(f"{_flag(name)} is not for a service: leave out either it or --serve")
+    source, network = one_workload(options.workload), options.network
+    space, budgets = make_space(options), make_budgets(options)
+    plans = ServingSpace(
+        str(source),
+        space.base,
+        SERVING_DEVICES if options.devices is None else options.devices,
+        network if isinstance(network, Network) else load_network(network),
+        _load(options),
+        Targets(
+            _optional(parse_time, options.ttft, "--ttft") or math.inf,
+            _optional(parse_time, options.tpot, "--tpot") or math.inf,
+        ),
+        ServingOptions(
+            kv_cache_format=cache_format(options.kv_cache_format),
+            recipe=served_recipe(options.recipe, space.base),
+            disaggregate=options.disaggregate,
+            rung=choose(Fidelity, options.rung, "--rung"),
+        ),
+    )
+    if not 0 <= options.gap < math.inf:
+        raise InputError(f"--gap {options.gap} is not a share of 0 or more; write for example --gap 0.01")
+    return ServiceRequest(
+        plans,
+        space,
+        budgets,
+        choose(ServiceObjective, options.objective, "--objective"),
+        parse_time(options.time_limit, "--time-limit"),
+        options.gap,
+    )
+
+
+def _load(options: RunOptions) -> Traffic:
+    """Requests of a service: their sizes, and how they come."""
+    from phaze.parallel.serving import Traffic
+
+    told = options.serve or ""
+    sizes = options.prompt or 2048, options.output_tokens or 256
+    kind, equals, number = (part.strip() for part in told.partition("="))
+    try:
+        if kind == "saturated" and not equals:
+            return Traffic(*sizes)
+        if kind == "rate":
+            return Traffic(*sizes, rate_per_s=float(number))
+        if kind == "concurrency":
+            return Traffic(*sizes, clients=int(number))
+    except ValueError:
+        pass
+    raise InputError(
+        f"--serve {told!r} is not a load: write saturated, rate=6 (requests/s) or concurrency=64 (clients)"
+    )
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

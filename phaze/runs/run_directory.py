@@ -23,6 +23,7 @@ from phaze.explore.documents.result_document import (
     ResultDocument,
     ScorePoint,
 )
+from phaze.explore.documents.serving_document import ServedChip, ServingDocument
 from phaze.runs.atomic_files import file_name, write_atomically
 from phaze.runs.design_table import is_word, known_columns
 from phaze.runs.run_lock import LOCK, locked_folder
@@ -129,7 +130,7 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
     write_atomically(path / MANIFEST, manifest.model_dump_json(indent=2) + "\n")
 
 
-def write_architecture(path: Path, design: Design) -> None:
+def write_architecture(path: Path, design: Design | ServedChip) -> None:
     """`architecture.yaml`: the winner, usable as `--arch`."""
     content = {
         "schema_version": 1,
@@ -190,6 +191,8 @@ def write_answer(path: Path, document: Answer) -> None:
         write_manifest(path, document.manifest)
     if isinstance(document, ResultDocument):
         write_architecture(path, document.best)
+    if isinstance(document, ServingDocument) and document.chip is not None:
+        write_architecture(path, document.chip)
     write_atomically(path / RESULT, document.model_dump_json(by_alias=True, indent=2) + "\n")
 
 

@@ -20,7 +20,10 @@ from phaze.runs.run_directory import load_run
 from phaze.workload.workload_loader import load_workload
 
 NO_ARGUMENT = {
-    "explore": {"json", "quiet", "no_cache"},
+    "explore": {
+        *("json", "quiet", "no_cache"),
+        *("serve", "prompt", "output_tokens", "ttft", "tpot", "disaggregate"),  # another document comes back
+    },
     "evaluate": {"json", "quiet"},
     "compare": {"json", "quiet", "more"},
     "sweep": {"json", "quiet", "no_cache"},

@@ -19,6 +19,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
             "prompt",
             "output_tokens",
             "rate",
+            "concurrency",
+            "serve",
         ),
         *("vary", "objective", "objectives", "axes", "x", "y", "z", "reference", "combine", "weight"),
         *(
@@ -45,7 +47,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
             "cluster_cost",
             "cluster_overhead",
         ),
-        *("min_throughput", "max_latency", "max_ttft", "max_tpot", "tdp_margin", "dvfs"),
+        *("min_throughput", "max_latency", "max_ttft", "max_tpot", "ttft", "tpot", "tdp_margin", "dvfs"),
     ),
     "Design space": ("space", "fix", "node", "clock", "family", "like"),
     "Placement": (

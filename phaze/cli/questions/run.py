@@ -24,6 +24,7 @@ def command(options: RunOptions) -> None:
         dse run --workload gpt3 --power 400W --framework megatron-core-2024
         dse run -w bert-large -w resnet50 --devices 64 --power 300W --combine worst --out results/common
         dse run --workload model.onnx --devices 8 --strategy wham --designs per-stage --json
+        dse run --workload llama3-70b --serve concurrency=64 --ttft 2s --tpot 50ms --power 700W
 
     Exit codes: 3, 4
 
@@ -31,6 +32,9 @@ def command(options: RunOptions) -> None:
     """
     from phaze.cli.interruption import INTERRUPTED
 
+    if options.serve is not None:
+        _serve(options)
+        return
     document, folder, stopped = _found(options)
     show(document, folder, json=options.json, quiet=options.quiet)
     if stopped:
@@ -67,6 +71,37 @@ def _found(options: RunOptions) -> tuple[ResultDocument, Path, bool]:
         if not timer.over:
             kept.complete()
         return document, folder, interrupted()
+
+
+def _serve(options: RunOptions) -> None:
+    """The chip of a service, and its plan."""
+    from phaze.cli.console_output import console, print_json, progress, say
+    from phaze.cli.interruption import INTERRUPTED, interruptible
+    from phaze.explore.request.search_progress import Clock
+    from phaze.explore.services.service_answer import find_service
+    from phaze.inputs.input_files import record_question, run_folder
+    from phaze.inputs.run_inputs import make_service
+    from phaze.report.terminal.service_tables import print_service
+    from phaze.runs.run_directory import run_directory, write_answer
+
+    request = make_service(options)
+    timer = Clock(request.time_limit_s)
+    with (
+        run_directory(run_folder(options.out, options.workload)) as folder,
+        interruptible(timer.interrupt) as interrupted,
+        progress(quiet=options.quiet, limit_s=request.time_limit_s) as report,
+    ):
+        found = find_service(request, report, timer, options.seed)
+        document = record_question(found.document, "run", options, ["dse", *sys.argv[1:]])
+        write_answer(folder, document)
+        stopped = interrupted()
+    if options.json:
+        print_json(document)
+    else:
+        print_service(document, found.plan, found.space, console())
+    say(f"run directory: {folder}", quiet=options.quiet)
+    if stopped:
+        raise typer.Exit(INTERRUPTED)
 
 
 def show(document: ResultDocument, folder: Path, *, json: bool, quiet: bool) -> None:

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field
 
 from phaze.document_names import DocumentName
 from phaze.explore.documents.document_record import Record
-from phaze.explore.documents.result_document import Manifest
+from phaze.explore.documents.result_document import Certificate, Manifest
 from phaze.explore.documents.result_manifest import manifest
 from phaze.explore.request.search_progress import Clock
 from phaze.hardware.architecture import to_table
@@ -104,14 +104,43 @@ class ServingCost(Record):
     )
 
 
+class ServedChip(Record):
+    """Architecture that was found for a service."""
+
+    id: str = Field(description="short stable name of the architecture within its space")
+    architecture: dict[str, Any] = Field(description="hardware fields, as in an architecture YAML file")
+    area_mm2: float
+    tdp_w: float
+    tokens_per_s_per_w: float = Field(
+        description="output tokens per second over the TDP of the devices in use"
+    )
+
+
+class NextService(Record):
+    """Architecture that comes after the best, with what its best plan gives."""
+
+    id: str
+    area_mm2: float
+    tdp_w: float
+    objective_value: float = Field(description="as the certificate tells it: more is better")
+    tokens_per_s: float = Field(description="output tokens of all devices in use")
+    devices: int = Field(description="in use")
+
+
 class ServingDocument(Record):
-    """What was asked, the best plan, what it costs, and its simulation where one was asked for."""
+    """What was asked, the best plan, what it costs, and its simulation where one was asked for.
+
+    Of `dse run --serve` also the chip, the proof that no other one is better, and the chips after it.
+    """
 
     schema_: str = Field(default=SERVING_SCHEMA, alias="schema")
     request: dict[str, Any]
     best: ServingFigures
     cost: ServingCost | None = Field(None, description="none where the dies fit on no wafer")
     simulation: TrialFigures | None
+    chip: ServedChip | None = Field(None, description="where it was searched")
+    certificate: Certificate | None = Field(None, description="of that search")
+    next_best: list[NextService] = Field(default_factory=list, description="of that search")
     manifest: Manifest
 
 
@@ -127,7 +156,7 @@ def serve(
     plan = best_of(space)
     tried = None if simulate is None else trial(plan, space, simulate, seed)
     document = ServingDocument(
-        request=_request(space) | {"economics": dict((economics or Economics()).given)},
+        request=serving_request(space) | {"economics": dict((economics or Economics()).given)},
         best=ServingFigures.model_validate(plan),
         cost=serving_cost(plan, space, economics or Economics()),
         simulation=None if tried is None else TrialFigures.model_validate(tried),
@@ -161,7 +190,8 @@ def serving_cost(plan: ServingPlan, space: ServingSpace, economics: Economics) -
     )
 
 
-def _request(space: ServingSpace) -> dict[str, Any]:
+def serving_request(space: ServingSpace) -> dict[str, Any]:
+    """What was asked of a service, every default spelled out."""
     targets = {f"max_{name}": value for name, value in asdict(space.targets).items()}
     return {
         "workload": space.workload,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InputError
 from phaze.explore.documents.result_document import ResultDocument
+from phaze.explore.documents.serving_document import ServingDocument
 from phaze.inputs.evaluate_inputs import compare_given, evaluate_given
 from phaze.inputs.option_models import MODELS, RunOptions, SweepOptions
 from phaze.inputs.plan_inputs import plan_answer, serving_answer, whatif_answer
@@ -57,6 +58,8 @@ def repeat_question(document: Answer, run: Path, report: Progress) -> RepeatedAn
     if manifest is None:
         raise InputError(f"{run} does not tell what was asked")
     verb = manifest.asked.verb if manifest.asked else "run"
+    if verb == "run" and isinstance(document, ServingDocument):
+        return RepeatedAnswer(_repeat_service(asked_of_run(manifest, run), report)).signed_as(manifest)
     if verb == "run":
         return _repeat_run(asked_of_run(manifest, run), report).signed_as(manifest)
     if verb not in MODELS:
@@ -66,6 +69,15 @@ def repeat_question(document: Answer, run: Path, report: Progress) -> RepeatedAn
     if isinstance(options, SweepOptions):
         return _repeat_sweep(options, report).signed_as(manifest)
     return RepeatedAnswer(_ANSWERS[verb](options)).signed_as(manifest)
+
+
+def _repeat_service(options: RunOptions, report: Progress) -> Answer:
+    from phaze.explore.request.search_progress import Clock
+    from phaze.explore.services.service_answer import find_service
+    from phaze.inputs.run_inputs import make_service
+
+    request = make_service(options)
+    return find_service(request, report, Clock(request.time_limit_s), options.seed).document
 
 
 def _repeat_run(options: RunOptions, report: Progress) -> RepeatedAnswer:

@@ -32,40 +32,39 @@ Offered = tuple[Replica, Offers]
 
 def prefill_offers(space: ServingSpace) -> list[Offered]:
     """Offers of every replica shape to a prefill pool."""
-    return [
-        (
-            r,
-            prefilling(space.prefilling(r), space.limits, r.most(space.devices), space.traffic.rate_per_s),
-        )
-        for r in space.replicas
-    ]
+    return [(r, prefilling_offers(space, r)) for r in space.replicas]
+
+
+def prefilling_offers(space: ServingSpace, replica: Replica) -> Offers:
+    """Offers of one of them."""
+    most = replica.most(space.devices)
+    return prefilling(space.prefilling(replica), space.limits, most, space.traffic.rate_per_s)
 
 
 def decode_offers(space: ServingSpace) -> list[Offered]:
     """Offers of every replica shape to a decode pool."""
-    found = []
-    for r in space.replicas:
-        cycle, most = space.decoding(r), r.most(space.devices)
-        rate = space.traffic.rate_per_s
-        made = (
-            saturated_offers(cycle, 1, space.limits)
-            if rate is None
-            else loaded_offers(cycle, most, rate, space.limits)
-        )
-        found.append((r, made))
-    return found
+    return [(r, decoding_offers(space, r)) for r in space.replicas]
+
+
+def decoding_offers(space: ServingSpace, replica: Replica) -> Offers:
+    """Offers of one of them."""
+    cycle, rate = space.decoding(replica), space.traffic.rate_per_s
+    if rate is None:
+        return saturated_offers(cycle, 1, space.limits)
+    return loaded_offers(cycle, replica.most(space.devices), rate, space.limits)
 
 
 def pairs(space: ServingSpace, prefill: list[Offered], decode: list[Offered]) -> Iterator[ServingChoice]:
     """The best split of the devices for every pair of replica shapes that keeps the limits."""
     for first in prefill:
         for second in decode:
-            choice = _paired(space, first, second)
+            choice = paired(space, first, second)
             if choice is not None:
                 yield choice
 
 
-def _paired(space: ServingSpace, first: Offered, second: Offered) -> ServingChoice | None:
+def paired(space: ServingSpace, first: Offered, second: Offered) -> ServingChoice | None:
+    """The best split of the devices between two shapes with what they offer; None where no limit or split is kept."""
     (sender, prompts), (receiver, tokens), rate = first, second, space.traffic.rate_per_s
     transfer_s = space.transfer_s(sender.devices, receiver.devices)
     tokens = tokens.delayed(transfer_s / space.traffic.passes, space.limits.targets)

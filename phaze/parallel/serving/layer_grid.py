@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from phaze.arrays import Floats
 from phaze.cost.cost_model import CostModel
-from phaze.cost.pass_energy import Events, dynamic_j, pass_events
+from phaze.cost.pass_energy import dynamic_j, pass_events
 from phaze.errors import InputError
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.parallel.serving.serving_requests import Traffic
@@ -94,8 +94,8 @@ class ChainCosts:
 
 
 @dataclass(frozen=True, slots=True)
-class Chip:
-    """One architecture on its network, at some fidelity of the cost model; `table` has one row.
+class Chips:
+    """Architectures on a network, at some fidelity of the cost model; `table` has a row for each, costed side by side.
 
     Layers are costed once: those without experts are the same objects however experts are dealt.
     """
@@ -104,32 +104,54 @@ class Chip:
     table: ArchitectureTable
     _known: dict[tuple[int, Callable[[Pass], Pass]], tuple[Layer, Floats]] = field(default_factory=dict)
 
-    def costs(self, chain: LayerChain, part: Callable[[Pass], Pass]) -> ChainCosts:
-        """Costs of a part of every layer of an inference chain."""
+    def costs(self, chain: LayerChain, part: Callable[[Pass], Pass], row: int) -> Floats:
+        """Seconds, joules and kernels of a part of every layer of an inference chain on one of them, (L, 3)."""
         new = {id(layer): layer for layer in chain.layers if (id(layer), part) not in self._known}
         if new:
             figures = self._costed(
                 replace(chain, layers=tuple(new.values()), index=(*range(len(new)),)), part
             )
             self._known.update({(at, part): (new[at], found) for at, found in zip(new, figures, strict=True)})
-        found = np.array([self._known[id(chain.layers[u]), part][1] for u in chain.index])
-        return ChainCosts(found[:, 0], found[:, 1], found[:, 2])
+        each = [self._known[id(layer), part][1][row] for layer in chain.layers]
+        return np.array(each)[list(chain.index)]
 
     def _costed(self, chain: LayerChain, part: Callable[[Pass], Pass]) -> Floats:
-        """Seconds, joules and kernels of a part of each layer, (L, 3)."""
+        """Seconds, joules and kernels of a part of each layer on every architecture, (L, A, 3)."""
         layers = tuple(replace(layer, forward=part(layer.forward)) for layer in chain.layers)
-        timed, row = TimedChain(replace(chain, layers=layers), self.model, self.table), np.array([0])
-        _, times = timed.exact(row, SolveLimits(lambda: np.inf, PASS_STATES))
-        none = np.zeros(1)
-        events = [
-            [np.broadcast_to(figure, 1) for figure in astuple(pass_events(p.costs, row))]
-            if p.work.works
-            else [none] * len(fields(Events))
-            for p in timed.forward
-        ]
-        joules = dynamic_j(Events(*(np.concatenate(one) for one in zip(*events, strict=True))), self.table)
-        kernels = np.array([float(len(layer.forward.works)) for layer in layers])
-        return np.stack([times.forward_s[0], joules, kernels], axis=1)
+        rows = np.arange(len(self.table))
+        timed = TimedChain(replace(chain, layers=layers), self.model, self.table)
+        _, times = timed.exact(rows, SolveLimits(lambda: np.inf, PASS_STATES))
+        found = np.zeros((len(layers), len(rows), 3))
+        for layer, pass_ in enumerate(timed.forward):
+            found[layer, :, 0] = times.forward_s[:, layer]
+            if pass_.work.works:
+                found[layer, :, 1] = dynamic_j(pass_events(pass_.costs, rows), self.table)
+                found[layer, :, 2] = len(pass_.work.works)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """One architecture among some that are costed together; `table` has one row."""
+
+    among: Chips
+    row: int
+    table: ArchitectureTable
+
+    @classmethod
+    def alone(cls, model: CostModel, table: ArchitectureTable) -> Chip:
+        """The only architecture of a table."""
+        return cls(Chips(model, table), 0, table)
+
+    @classmethod
+    def of(cls, among: Chips, row: int) -> Chip:
+        """One of several."""
+        return cls(among, row, among.table.take([row]))
+
+    def costs(self, chain: LayerChain, part: Callable[[Pass], Pass]) -> ChainCosts:
+        """Costs of a part of every layer of an inference chain."""
+        found = self.among.costs(chain, part, self.row)
+        return ChainCosts(found[:, 0], found[:, 1], found[:, 2])
 
 
 PROMPTS = 8  # that a prefill pool takes at once at most
@@ -206,23 +228,34 @@ class LayerGrid:
     @cached_property
     def tokens(self) -> Line:
         """Everything but attention, by the number of tokens."""
-        found = [self.chip.costs(chain, without_attention) for chain in self._by_tokens]
-        return self._line(self._token_points, found)
+        found = [self.chip.costs(chain, without_attention) for chain in self.token_chains]
+        return self._line(self.token_points, found)
 
     @cached_property
     def working_bytes(self) -> Line:
         """Activations alive at once while a layer runs, (..., L), by the number of tokens."""
-        sizes = [_positions(chain, "working_bytes") for chain in self._by_tokens]
-        return Line(np.array(self._token_points, dtype=np.float64), np.array(sizes))
+        sizes = [_positions(chain, "working_bytes") for chain in self.token_chains]
+        return Line(np.array(self.token_points, dtype=np.float64), np.array(sizes))
 
     @cached_property
     def decode_attention(self) -> tuple[Line, ...]:
         """Attention of decoding sequences by their number, at each of `contexts`."""
-        points = doublings(1, self.largest_batch)
         return tuple(
-            self._line(points, [self.chip.costs(self._decode(b, c), only_attention) for b in points])
-            for c in self.contexts
+            self._line(
+                self.batch_points,
+                [self.chip.costs(chain, only_attention) for chain in self.decode_chains(context)],
+            )
+            for context in self.contexts
         )
+
+    @cached_property
+    def batch_points(self) -> list[int]:
+        """Decoding sequences at which their attention is costed."""
+        return doublings(1, self.largest_batch)
+
+    def decode_chains(self, context: int) -> list[LayerChain]:
+        """The model on every number of `batch_points` decoding sequences of some context."""
+        return [self._decode(b, context) for b in self.batch_points]
 
     @cached_property
     def contexts(self) -> tuple[int, ...]:
@@ -237,10 +270,14 @@ class LayerGrid:
     @cached_property
     def prompt_attention(self) -> Line:
         """Attention of whole prompts by their number, to which it is proportional but for what is launched once."""
-        points = [1, PROMPTS]
+        costs = [self.chip.costs(chain, only_attention) for chain in self.prompt_chains]
+        return self._line([1, PROMPTS], costs)
+
+    @property
+    def prompt_chains(self) -> list[LayerChain]:
+        """The model on one whole prompt, and on as many as a pass takes."""
         prefill = self.served.prefill(self.traffic.prompt_tokens)
-        costs = [self.chip.costs(prefill.chain(g, self.sharding), only_attention) for g in points]
-        return self._line(points, costs)
+        return [prefill.chain(prompts, self.sharding) for prompts in (1, PROMPTS)]
 
     @cached_property
     def kernels(self) -> Floats:
@@ -286,22 +323,31 @@ class LayerGrid:
         return float(flops.sum())
 
     @cached_property
-    def _token_points(self) -> list[int]:
+    def token_points(self) -> list[int]:
+        """Tokens of a pass at which everything but attention is costed."""
         most = max(PROMPTS * self.traffic.prompt_tokens, self.largest_batch + max(self.chunks))
         doubled = doublings(1, most)
         return sorted({*doubled, *(n * 3 // 2 for n in doubled if n in _FINE and n * 3 // 2 < most)})
 
     @cached_property
-    def _by_tokens(self) -> list[LayerChain]:
-        return [self._decode(n, self.traffic.prompt_tokens) for n in self._token_points]
+    def token_chains(self) -> list[LayerChain]:
+        """The model on every number of tokens of `token_points`."""
+        return [self._decode(n, self.traffic.prompt_tokens) for n in self.token_points]
 
     def _decode(self, batch: int, context: int) -> LayerChain:
         return self.served.decode(context).chain(batch, self.sharding)
 
     def _chunk_attention(self, chunk: int) -> Line:
-        befores = sorted({0, self.traffic.prompt_tokens - chunk})
-        chains = [self.served.prefill(chunk, before).chain(1, self.sharding) for before in befores]
-        return self._line(befores, [self.chip.costs(chain, only_attention) for chain in chains])
+        costs = [self.chip.costs(chain, only_attention) for chain in self.chunk_chains(chunk)]
+        return self._line(self.befores(chunk), costs)
+
+    def befores(self, chunk: int) -> list[int]:
+        """Tokens of a prompt before a chunk of it, least and most."""
+        return sorted({0, self.traffic.prompt_tokens - chunk})
+
+    def chunk_chains(self, chunk: int) -> list[LayerChain]:
+        """The model on a chunk of a prompt, after the least and the most earlier tokens."""
+        return [self.served.prefill(chunk, before).chain(1, self.sharding) for before in self.befores(chunk)]
 
     def _line(self, points: list[int], costs: list[ChainCosts]) -> Line:
         values = np.array([np.stack([c.seconds, c.joules], axis=-1) for c in costs])

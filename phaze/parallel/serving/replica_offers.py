@@ -87,6 +87,27 @@ def loaded_offers(saturated: Cycle, most: int, rate_per_s: float, limits: Limits
     return _offers(seen, state, seen.memory(crowd(sequences)), late, limits, Binding.LOAD)
 
 
+def closed_offers(saturated: Cycle, most: int, clients: int, limits: Limits) -> Offers:
+    """Replicas that share clients who ask again as soon as answered, one offer per number of them, fewest first.
+
+    The batch is the one at which as many requests are on a replica as clients: a place that is free is taken at once,
+    so that nobody waits. A replica with fewer clients than a batch of one for each stage takes is none.
+    """
+    together = saturated.replica.together
+    replicas = np.arange(together, most + 1, together)
+    each, held = clients / replicas, np.maximum.accumulate(saturated.clients)
+    batch = np.interp(each, held, saturated.batch)
+    seen = replace(saturated, batch=batch)
+    sequences = batch * seen.replica.stages
+    state = _State(replicas, seen.requests_per_s, sequences, np.zeros(len(replicas)))
+    unlike = {
+        Binding.LOAD: each < held[0],
+        Binding.BATCH: each > held[-1],
+        Binding.CHUNKS: ~seen.keeps_up,
+    }
+    return _offers(seen, state, seen.memory(sequences), unlike, limits, Binding.LOAD)
+
+
 @dataclass(frozen=True, slots=True)
 class _State:
     """Replicas, what each serves, the sequences on it, and what a request waits, (N,) each."""
@@ -206,19 +227,25 @@ def together(
 ) -> ServingChoice | None:
     """The best that replicas of one kind do with prompts and decode on the same devices; None if nothing is kept."""
     at = best_offer(offers, rate_per_s)
-    if at is None:
-        return None
+    return None if at is None else chosen(policy, replica, offers, at, chunk, rate_per_s)
+
+
+def chosen(
+    policy: Policy, replica: Replica, offers: Offers, at: int, chunk: int, rate_per_s: float | None
+) -> ServingChoice:
+    """The plan that an offer of replicas of one kind makes."""
     part = PoolChoice(Role.BOTH, replica, offers, at, int(offers.replicas[at]))
     served = part.count * float(offers.requests_per_s[at]) if rate_per_s is None else rate_per_s
     return ServingChoice(policy, (part,), served, binding_limit(offers, at), chunk)
 
 
 def best_offer(offers: Offers, rate_per_s: float | None) -> int | None:
-    """The offer within all limits that serves most per replica, or serves the stream on the fewest replicas."""
+    """The offer within all limits that serves most, or serves the stream on the fewest replicas."""
     kept = np.flatnonzero(offers.kept)
     if not len(kept):
         return None
-    return int(kept[-1] if rate_per_s is not None else kept[offers.requests_per_s[kept].argmax()])
+    served = offers.requests_per_s * offers.replicas
+    return int(kept[-1] if rate_per_s is not None else kept[served[kept].argmax()])
 
 
 def binding_limit(offers: Offers, at: int) -> Binding:

@@ -15,13 +15,15 @@ from phaze.workload.operators.low_precision import Recipe
 class Traffic:
     """Requests of one kind: `prompt_tokens` in, `output_tokens` out, the first of them made by the prefill.
 
-    `rate_per_s`: requests per second of a Poisson stream to all devices together; None, as many as can be
-    served (somebody always waits). Raises InputError for fewer than one prompt or two output tokens.
+    `rate_per_s`: requests per second of a Poisson stream to all devices together (an open loop). `clients`: so many
+    ask all devices together, each again as soon as it is answered (a closed loop). None of both: as many as can be
+    served (somebody always waits). Raises InputError for fewer than one prompt or two output tokens, or for both loops.
     """
 
     prompt_tokens: int
     output_tokens: int
     rate_per_s: float | None = None
+    clients: int | None = None
 
     def __post_init__(self) -> None:
         """Check the sizes."""
@@ -34,6 +36,10 @@ class Traffic:
             )
         if self.rate_per_s is not None and not 0 < self.rate_per_s < math.inf:
             raise InputError(f"rate_per_s is {self.rate_per_s:g}; it must be a number greater than zero")
+        if self.clients is not None and self.clients < 1:
+            raise InputError(f"clients is {self.clients}; it must be at least 1")
+        if self.clients is not None and self.rate_per_s is not None:
+            raise InputError("requests arrive at a rate or from a number of clients, not both")
 
     @property
     def passes(self) -> int:

@@ -16,6 +16,7 @@ from phaze.parallel.serving.replica_offers import (
     Offers,
     PoolChoice,
     ServingChoice,
+    closed_offers,
     loaded_offers,
     saturated_offers,
     together,
@@ -24,6 +25,7 @@ from phaze.parallel.serving.serving_checker import check_serving_plan
 from phaze.parallel.serving.serving_plan import Binding, Policy, Pool, Role, ServingPlan
 from phaze.parallel.serving.serving_requests import ServingOptions, Targets, Traffic
 from phaze.parallel.serving.serving_space import ServingSpace
+from phaze.parallel.serving.steady_state import Cycle
 
 
 def serving_plan(choice: ServingChoice, space: ServingSpace) -> ServingPlan:
@@ -181,24 +183,29 @@ def choices(space: ServingSpace, seen: list[Offers]) -> Iterator[ServingChoice]:
     """The best plan of every replica shape and policy that has one; all offers are added to `seen`."""
     if space.options.disaggregate is not True:
         yield from _together(space, seen)
-    if space.options.disaggregate is not False and space.options.chunk is None:
+    if space.apart:
         prefill, decode = prefill_offers(space), decode_offers(space)
         seen += [offers for _, offers in (*prefill, *decode)]
         yield from pairs(space, prefill, decode)
 
 
 def _together(space: ServingSpace, seen: list[Offers]) -> Iterator[ServingChoice]:
-    rate = space.traffic.rate_per_s
     for replica in space.replicas:
-        most = replica.most(space.devices)
         for chunk, cycle in space.cycles(replica):
-            offers = (
-                saturated_offers(cycle, most, space.limits)
-                if rate is None
-                else loaded_offers(cycle, most, rate, space.limits)
-            )
+            offers = made_offers(space, cycle)
             seen.append(offers)
             policy = Policy.PREFILL_FIRST if chunk is None else Policy.CHUNKED
-            choice = together(policy, replica, offers, chunk or space.traffic.prompt_tokens, rate)
+            tokens = chunk or space.traffic.prompt_tokens
+            choice = together(policy, replica, offers, tokens, space.traffic.rate_per_s)
             if choice is not None:
                 yield choice
+
+
+def made_offers(space: ServingSpace, cycle: Cycle) -> Offers:
+    """Offers of replicas that do both prefill and decode, under the load of the space."""
+    load, most = space.traffic, cycle.replica.most(space.devices)
+    if load.rate_per_s is not None:
+        return loaded_offers(cycle, most, load.rate_per_s, space.limits)
+    if load.clients is not None:
+        return closed_offers(cycle, most, load.clients, space.limits)
+    return saturated_offers(cycle, most, space.limits)

@@ -14,6 +14,7 @@ from phaze.cost.collective_times import send_s, tier
 from phaze.cost.cost_model import CostModel
 from phaze.cost.fidelity import Fidelity
 from phaze.cost.kernels.link_constants import with_laws
+from phaze.errors import InputError
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.cluster_network import Network
 from phaze.hardware.derived_figures import hbm_capacity_bytes
@@ -34,7 +35,8 @@ class ServingSpace:
 
     Tensor widths that divide the heads; experts dealt among a power of two of replicas that divides their number, or
     kept by each; powers of two and three times these as pipeline stages, 16 at most; up to `largest_batch` sequences a
-    batch; prompts whole or in 2, 4, ... 32 chunks of 128 tokens and more.
+    batch; prompts whole or in 2, 4, ... 32 chunks of 128 tokens and more. `known_chip`: the architecture as it is
+    costed among others; `known_model`: the model as it is loaded already.
     """
 
     workload: str
@@ -44,16 +46,30 @@ class ServingSpace:
     traffic: Traffic
     targets: Targets
     options: ServingOptions
+    known_chip: Chip | None = None
+    known_model: Served | None = None
 
     def __post_init__(self) -> None:
-        """Raises InputError for more devices than anybody has."""
+        """Raises InputError for more devices than anybody has, and for clients of pools apart."""
         check_count(self.devices, MOST_DEVICES, "devices")
+        if self.traffic.clients is not None and self.options.disaggregate:
+            raise InputError(
+                "pools apart are planned for an arrival rate or a queue that never ends, not for clients"
+            )
+
+    @property
+    def apart(self) -> bool:
+        """Whether prefill and decode may have pools of their own."""
+        o = self.options
+        return o.disaggregate is not False and o.chunk is None and self.traffic.clients is None
 
     @cached_property
     def chip(self) -> Chip:
         """The architecture as it is costed."""
+        if self.known_chip is not None:
+            return self.known_chip
         table = to_table([self.architecture])
-        return Chip(CostModel(table, self.links, self.options.rung), table)
+        return Chip.alone(CostModel(table, self.links, self.options.rung), table)
 
     @cached_property
     def links(self) -> Network:
@@ -72,21 +88,26 @@ class ServingSpace:
     def served(self) -> Served:
         """The model, every workload of it loaded once."""
         o = self.options
-        return Served(self.workload, o.kv_cache, o.kv_cache_format, o.recipe)
+        return self.known_model or Served(self.workload, o.kv_cache, o.kv_cache_format, o.recipe)
 
     @cached_property
     def replicas(self) -> tuple[Replica, ...]:
         """Every shape of a replica whose devices have room for its weights; where none has, the one nearest to it."""
         shapes = [
             Replica(grid, self.links, stages, self.options.dispatch_s)
-            for grid in itertools.starmap(self._grid, self._degrees)
-            for stages in self._depths(grid)
+            for grid in self.grids
+            for stages in self.depths(grid)
         ]
         room = self.limits.memory_bytes
         # Where stages as even as can be would not fit, none need be cut (which takes costs).
         spacious = [r for r in shapes if r.grid.weight_bytes.sum() < room * r.stages]
         fitting = [r for r in spacious if r.per_stage(r.grid.weight_bytes).max() < room]
         return tuple(fitting) or (min(shapes, key=lambda r: r.grid.weight_bytes.sum() / r.stages),)
+
+    @cached_property
+    def grids(self) -> tuple[LayerGrid, ...]:
+        """Layers at every tensor width and every number of replicas that share experts."""
+        return tuple(itertools.starmap(self._grid, self._degrees))
 
     @property
     def _degrees(self) -> Iterator[tuple[int, int]]:
@@ -113,10 +134,13 @@ class ServingSpace:
 
     def cycles(self, replica: Replica) -> Iterator[tuple[int | None, Cycle]]:
         """Prefill first (None) and every chunk size beside decode, as far as they are asked for."""
-        if self.options.chunk is None:
-            yield None, Cycle(replica, self.traffic, self.batches, self._chunks(self.traffic.prompt_tokens))
-        for size in self.chunk_sizes:
-            yield size, Cycle(replica, self.traffic, self.batches, self._chunks(size), mixed=True)
+        for size in (*([None] if self.options.chunk is None else []), *self.chunk_sizes):
+            yield size, self.cycle(replica, size)
+
+    def cycle(self, replica: Replica, chunk: int | None) -> Cycle:
+        """Chunks of a size beside decode; None: whole prompts, before anything else."""
+        chunks = self._chunks(chunk or self.traffic.prompt_tokens)
+        return Cycle(replica, self.traffic, self.batches, chunks, mixed=chunk is not None)
 
     def decoding(self, replica: Replica) -> Cycle:
         """A replica whose prompts come from elsewhere."""
@@ -153,8 +177,8 @@ class ServingSpace:
             self.served, self.chip, width, self.traffic, sizes, self.options.largest_batch, experts
         )
 
-    def _depths(self, grid: LayerGrid) -> list[int]:
-        """Stages: powers of two, and three times these."""
+    def depths(self, grid: LayerGrid) -> list[int]:
+        """Stages of replicas: powers of two, and three times these."""
         most = min(self.devices // (grid.width * grid.experts), len(grid.base.index), _MOST_STAGES)
         return [
             p for p in range(1, most + 1) if p.bit_count() == 1 or (p % 3 == 0 and (p // 3).bit_count() == 1)

@@ -102,6 +102,12 @@ class Cycle:
         found: Floats = self.batch / (self._passes * self.slots.mean_s())
         return found
 
+    @property
+    def clients(self) -> Floats:
+        """Requests on one replica, (B,): sequences in its batches, and by Little's law prompts that fill beside."""
+        filling = self.requests_per_s * self.prefill_s if self.mixed else 0.0
+        return self.batch * self.replica.stages + filling
+
     @cached_property
     def prefill_s(self) -> Floats:
         """Time to first token of a request that waits for nobody, (B,); none where prompts come from elsewhere."""

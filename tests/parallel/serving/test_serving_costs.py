@@ -39,7 +39,7 @@ def small(source):
 
 
 def whole_s(made, chain):
-    _, times = TimedChain(chain, made.chip.model, made.chip.table).exact(
+    _, times = TimedChain(chain, made.chip.among.model, made.chip.table).exact(
         np.array([0]), SolveLimits(lambda: math.inf, 10_000)
     )
     return times.forward_s[0, list(chain.index)].sum()

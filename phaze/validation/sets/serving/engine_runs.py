@@ -212,7 +212,7 @@ def _replica(engine: _Engine, served: Served, rung: Fidelity, batches: Floats) -
     sizes = tuple(dict.fromkeys((chunk, prompt)))
     grid = LayerGrid(
         served,
-        Chip(CostModel(table, links, rung), table),
+        Chip.alone(CostModel(table, links, rung), table),
         engine.width,
         engine.traffic,
         sizes,

@@ -1,0 +1,326 @@
+"""The certified search for the chip of a service: architectures by bounds, best first, then plans exactly.
+
+Three bounds, each dearer and closer than the one before: products at the peak of the arrays; passes from what
+combinations of hardware take at least; passes from what each operator takes on each architecture. What is left is
+worked out exactly, way by way (replica shape and policy; every batch of it at once).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from phaze.arrays import Floats, Rows
+from phaze.cost.cost_model import CostModel
+from phaze.cost.latency_bound import LowerTables
+from phaze.cost.pass_energy import Events, dynamic_j, product_events
+from phaze.errors import InfeasibleError
+from phaze.explore.evaluation.design_candidates import Block, Candidates
+from phaze.explore.request.search_progress import Clock, Progress
+from phaze.explore.services.exact_services import ExactServices, Service
+from phaze.explore.services.service_request import ServiceRequest, Worth
+from phaze.hardware.derived_figures import (
+    hbm_bandwidth_bytes_per_s,
+    hbm_capacity_bytes,
+    narrow_speed,
+    sustained_flops_per_s,
+)
+from phaze.parallel.serving.layer_grid import Chips, without_attention
+from phaze.parallel.serving.least_passes import GridSums
+from phaze.parallel.serving.service_bounds import ServiceBounds, Way
+from phaze.parallel.serving.serving_search import best_of
+from phaze.tolerances import BOUND_ROUNDING
+
+_SCREENED = 1 << 14  # architectures at a time, most promising first
+_CLOSER = 256  # of these, whose operators are looked at
+_EXACT = 32  # of these, whose passes are scheduled
+_SAMPLE = 1 << 12  # spread over the space, to begin with
+
+
+@dataclass(frozen=True)
+class ServiceOutcome:
+    """What a search found: the best service and the next ones, what is left open, and how architectures fell.
+
+    `services`: the best of each architecture that was worked out exactly, best first; `open_worth`: bounds of those
+    that were left when time was over.
+    """
+
+    services: list[Service]
+    open_worth: Floats
+    pruned_by: Counter[str]
+    evaluated: int
+    in_budget: int
+    ways: int
+
+
+@dataclass
+class ServiceSearch:
+    """A search for the best service: `run` once."""
+
+    request: ServiceRequest
+    clock: Clock
+    progress: Progress
+    _best: float = 0.0
+    _found: dict[int, Service] = field(default_factory=dict)
+    _fallen: Counter[str] = field(default_factory=Counter)
+    _exact: set[int] = field(default_factory=set)
+
+    @cached_property
+    def candidates(self) -> Candidates:
+        """The architectures of the space within budgets."""
+        return Candidates(self.request.space, self.request.budgets)
+
+    @cached_property
+    def block(self) -> Block:
+        """All of them. Raises InfeasibleError where there is none."""
+        return self.candidates.all()
+
+    @cached_property
+    def worth(self) -> Worth:
+        """The objective on all of them."""
+        return Worth(self.request, self.block)
+
+    def run(self) -> ServiceOutcome:
+        """Search until nothing can be better or time is over. InfeasibleError where no candidate is in budget."""
+        everything = np.arange(len(self.block))
+        step = -(-len(everything) // _SAMPLE)
+        self._closer(*self._screened(everything[::step]), most=_CLOSER)
+        self._fallen.clear()
+        rows, hopes = self._kept("products", everything, self._arithmetic)
+        left = self._closer(*self._screened(rows[np.argsort(-hopes, kind="stable")]))
+        services = sorted(self._found.values(), key=lambda s: (-s.worth, s.number))
+        self._fallen["open"] = len(left)
+        rest = len(everything) - len(self._exact) - sum(self._fallen.values())
+        self._fallen["operators"] = rest
+        return ServiceOutcome(
+            services, left, self._fallen, len(self._exact), len(everything), len(self._ways)
+        )
+
+    @property
+    def _least_gain(self) -> float:
+        """Worth that something must promise to be looked at."""
+        return self._best * (1 + self.request.gap)
+
+    def _kept(self, bound: str, rows: Rows, hopes: Floats) -> tuple[Rows, Floats]:
+        """Architectures that may still be better by a bound, (A,) each."""
+        may = hopes > self._least_gain
+        self._fallen[bound] += len(rows) - int(may.sum())
+        return rows[may], hopes[may]
+
+    # -- the bounds ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def _sums(self) -> tuple[GridSums, ...]:
+        return tuple(map(GridSums, self.request.plans.grids))
+
+    @cached_property
+    def _chips(self) -> Chips:
+        plans = self.request.plans
+        return Chips(CostModel(self.block.table, plans.links, plans.options.rung), self.block.table)
+
+    @cached_property
+    def _products(self) -> Events:
+        """Products of all tokens of a request, attention and logits aside; no chip does less."""
+        load, grid = self.request.plans.traffic, self.request.plans.grids[0]
+        found, chain = Events(), grid.token_chains[0]
+        for at, layer in enumerate(chain.index):
+            if not grid.samples[at]:
+                found = found + product_events(without_attention(chain.layers[layer].forward))
+        return found * float(grid.width * (load.prompt_tokens + load.passes))
+
+    @cached_property
+    def _product_j(self) -> Floats:
+        """Joules of these for an output token, (A,)."""
+        each = dynamic_j(self._products, self.block.table) / self.request.plans.traffic.output_tokens
+        return np.broadcast_to(each, len(self.block))
+
+    @cached_property
+    def _arithmetic(self) -> Floats:
+        """Worth of every architecture at most, (A,), if its arrays did nothing but these products."""
+        plans, table, products = self.request.plans, self.block.table, self._products
+        macs = float(products.macs + products.narrow_macs + products.fp4_macs)
+        recipe = plans.options.recipe
+        speed = sustained_flops_per_s(table) * narrow_speed(
+            table, None if recipe is None else recipe.operands
+        )
+        tokens = speed / (2 * macs) * plans.traffic.output_tokens
+        hopes = np.zeros(len(table))
+        for devices in range(1, plans.devices + 1):
+            all_of = np.full(len(table), devices)
+            hopes = np.maximum(hopes, self._hoped(np.arange(len(table)), tokens * devices, all_of))
+        return hopes
+
+    def _hoped(self, rows: Rows, tokens_per_s: Floats, devices: Floats) -> Floats:
+        """Worth at most where so many devices serve at most so much."""
+        found = self.worth.of(rows, devices, tokens_per_s, self._product_j[rows] * (1 - BOUND_ROUNDING))
+        return found * (1 + BOUND_ROUNDING)
+
+    @cached_property
+    def _ways(self) -> list[Way]:
+        none = np.zeros(0)
+        return list(self._bounds(none.astype(np.intp), coarse=True).ways())
+
+    @cached_property
+    def _tables(self) -> list[LowerTables]:
+        return [of.sums.tables(self._chips) for of in self._sums]
+
+    def _bounds(self, rows: Rows, *, coarse: bool) -> ServiceBounds:
+        """Bounds on some architectures; `coarse`: whatever their vector cores and the depth of their pipelines are."""
+        least = tuple(
+            (of.coarse if coarse else of.cheap)(self._chips, tables, rows)
+            for of, tables in zip(self._sums, self._tables, strict=True)
+        )
+        return ServiceBounds(self.request.plans, least, self._room(rows), coarse=coarse)
+
+    def _room(self, rows: Rows) -> Floats:
+        room = hbm_capacity_bytes(self.block.table.take(rows))
+        return room * self.request.plans.options.memory_share
+
+    def _way_hopes(self, bounds: ServiceBounds, rows: Rows) -> Floats:
+        """Worth of every way at most, (ways, A)."""
+        tokens = self.request.plans.traffic.output_tokens
+        found = np.zeros((len(self._ways), len(rows)))
+        for way, into in zip(self._ways, found, strict=True):
+            for most in bounds.most(way):
+                hoped = self._hoped(rows, most.requests_per_s * tokens, _whole(most.devices))
+                np.maximum(into, hoped, out=into)
+        return found
+
+    def _alike(self, rows: Rows) -> tuple[Rows, Rows]:
+        """Architectures that stand for all that differ from them in vector cores alone, and which one for each."""
+        _, which = self._chips.model.factors.tensor_pairs
+        _, room = np.unique(self._room(rows), return_inverse=True)
+        _, first, of = np.unique(
+            which[rows] * (room.max() + 1) + room, return_index=True, return_inverse=True
+        )
+        return rows[first], of
+
+    def _combined(self, rows: Rows) -> Floats:
+        """Worth at most by what combinations of arrays and memory take, (A,)."""
+        found, (first, of) = np.zeros(len(rows)), self._alike(rows)
+        for start in range(0, len(first), _SCREENED):
+            part = slice(start, start + _SCREENED)
+            at = np.flatnonzero((of >= start) & (of < start + _SCREENED))
+            served = self._served(self._bounds(first[part], coarse=True))
+            self._worth_of(served[:, of[at] - start], rows[at], found, at)
+        return found
+
+    def _single(self, rows: Rows) -> Floats:
+        """Worth at most by what all combinations of hardware take, (A,)."""
+        found = np.zeros(len(rows))
+        for start in range(0, len(rows), _SCREENED):
+            at = np.arange(start, min(start + _SCREENED, len(rows)))
+            self._worth_of(self._served(self._bounds(rows[at], coarse=False)), rows[at], found, at)
+        return found
+
+    def _worth_of(self, served: Floats, rows: Rows, found: Floats, at: Rows) -> None:
+        """Put the most of any number of devices in its places."""
+        for devices in np.flatnonzero(served.any(axis=1)).tolist():
+            hoped = self._hoped(rows, served[devices], np.full(len(rows), devices))
+            found[at] = np.maximum(found[at], hoped)
+
+    def _served(self, bounds: ServiceBounds) -> Floats:
+        """Tokens per second at most, (devices + 1, A): of so many devices in use."""
+        plans = self.request.plans
+        found = np.zeros((plans.devices + 1, len(bounds.room_bytes)))
+        every = np.arange(found.shape[1])
+        for way in self._ways:
+            for most in bounds.most(way):
+                place = _whole(most.devices).astype(np.intp), every
+                found[place] = np.maximum(found[place], most.requests_per_s * plans.traffic.output_tokens)
+        return found
+
+    def _screened(self, rows: Rows) -> tuple[Rows, Floats]:
+        """Architectures that may be better by what their combinations of hardware take at least, with that bound."""
+        self.progress.update("bounding", 0, len(rows), self._told)
+        rows, _ = self._kept("combinations", rows, self._combined(rows))
+        return self._kept("passes", rows, self._single(rows))
+
+    def nearest_refusal(self) -> InfeasibleError:
+        """What keeps the most promising architectures from serving at all: of the one that misses limits least."""
+        table = self.block.table
+        figures = self._arithmetic, hbm_bandwidth_bytes_per_s(table), hbm_capacity_bytes(table)
+        rows = np.unique([int(figure.argmax()) for figure in figures])
+        chips, found = self._costed(rows), []
+        for row, at in enumerate(rows.tolist()):
+            try:
+                best_of(ExactServices(self.worth, chips, row, at, self.candidates.varied).space)
+            except InfeasibleError as error:
+                found.append(error)
+        if not found:
+            msg = "a service was lost"
+            raise AssertionError(msg)
+        return min(
+            found, key=lambda error: max((s.demand / s.limit for s in error.shortfalls), default=np.inf)
+        )
+
+    # -- the exact part ------------------------------------------------------------------------------------
+
+    def _closer(self, rows: Rows, hopes: Floats, most: int | None = None) -> Floats:
+        """Bound architectures closer, best first, and evaluate what is left; bounds that remain if time is over."""
+        order = np.argsort(-hopes, kind="stable")[:most]
+        rows, hopes = rows[order], hopes[order]
+        for start in range(0, len(rows), _CLOSER):
+            some = slice(start, start + _CLOSER)
+            kept = hopes[start:] > self._least_gain
+            if not kept.any():
+                self._fallen["passes"] += len(kept)
+                break
+            self.progress.update("evaluating", start, len(rows), self._told)
+            left = hopes[some] if self.clock.over else self._look_at(rows[some])
+            if self.clock.over:
+                left = np.concatenate([left, hopes[start + _CLOSER :]])
+                return left[left > self._least_gain]
+        return np.zeros(0)
+
+    @property
+    def _told(self) -> str:
+        best = max(self._found.values(), key=lambda s: s.worth, default=None)
+        return "" if best is None else f"best {best.space.architecture.name}"
+
+    def _look_at(self, rows: Rows) -> Floats:
+        """Evaluate what closer bounds leave of some architectures; the bounds of those that there was no time for."""
+        chips = self._costed(rows)
+        least = tuple(of.tight(chips) for of in self._sums)
+        hopes = self._way_hopes(ServiceBounds(self.request.plans, least, self._room(rows)), rows)
+        best: Floats = hopes.max(axis=0)
+        order = np.argsort(-best, kind="stable")
+        for start in range(0, len(order), _EXACT):
+            some = order[start : start + _EXACT]
+            some = some[best[some] > self._least_gain]
+            if not len(some):
+                break
+            if self.clock.over:
+                open_: Floats = best[order[start:]]
+                return open_
+            self._evaluate(rows[some], hopes[:, some])
+        return np.zeros(0)
+
+    def _costed(self, rows: Rows) -> Chips:
+        """Some architectures, to be costed together."""
+        table, plans = self.block.table.take(rows), self.request.plans
+        return Chips(CostModel(table, plans.links, plans.options.rung), table)
+
+    def _evaluate(self, rows: Rows, hopes: Floats) -> None:
+        """Work out the ways (ways, A) of some architectures that may be better, most promising first."""
+        chips, varied = self._costed(rows), self.candidates.varied
+        exact = [ExactServices(self.worth, chips, row, int(at), varied) for row, at in enumerate(rows)]
+        for flat in np.argsort(-hopes, axis=None, kind="stable").tolist():
+            way, row = divmod(flat, len(rows))
+            if hopes[way, row] <= self._least_gain:
+                break
+            self._exact.add(int(rows[row]))
+            service = exact[row].best(self._ways[way])
+            known = self._found.get(int(rows[row]))
+            if service is not None and (known is None or service.worth > known.worth):
+                self._found[int(rows[row])] = service
+                self._best = max(self._best, service.worth)
+
+
+def _whole(devices: Floats) -> Floats:
+    """Devices that are at least so many."""
+    found: Floats = np.ceil(devices * (1 - BOUND_ROUNDING))
+    return found

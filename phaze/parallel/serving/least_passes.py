@@ -1,0 +1,164 @@
+"""Lower bounds of the passes of a replica on many architectures at once: the layer grid with schedules left out.
+
+What a bound adds up is what `LayerGrid` and `Replica` add up, of the same chains at the same points: sums over layers
+of what their operators take at least. Exchanges between stages and the time of hosts are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from phaze.arrays import Floats, Rows
+from phaze.cost.latency_bound import LowerTables, lower_s, tensor_lower_s
+from phaze.parallel.serving.layer_grid import (
+    PROMPTS,
+    Chips,
+    LayerGrid,
+    Line,
+    only_attention,
+    without_attention,
+)
+from phaze.scheduling.passes import TimedPass
+from phaze.tolerances import BOUND_ROUNDING
+from phaze.workload.work import LayerChain, Pass
+
+_Part = tuple[LayerChain, Callable[[Pass], Pass], Floats]  # the last: how often each position counts
+
+
+@dataclass(frozen=True)
+class PassSums:
+    """Sums of passes over the layers of chains: `times` (P, S), how often each pass is in each of the sums."""
+
+    passes: tuple[Pass, ...]
+    times: Floats
+
+    @classmethod
+    def of(cls, parts: Iterable[_Part]) -> PassSums:
+        """Sums over parts of chains."""
+        known: dict[Pass, int] = {}
+        columns: list[dict[int, float]] = []
+        for chain, part, counts in parts:
+            column: dict[int, float] = {}
+            each = np.bincount(chain.index, weights=counts, minlength=len(chain.layers))
+            for layer, often in zip(chain.layers, each.tolist(), strict=True):
+                if often and (pass_ := part(layer.forward)).works:
+                    at = known.setdefault(pass_, len(known))
+                    column[at] = column.get(at, 0.0) + often
+            columns.append(column)
+        times = np.zeros((len(known), len(columns)))
+        for number, column in enumerate(columns):
+            times[list(column), number] = list(column.values())
+        return cls(tuple(known), times)
+
+    def tables(self, chips: Chips) -> LowerTables:
+        """Bounds of the sums per combination of hardware, for `least_s`."""
+        return LowerTables.join([chips.model.costs(p).lower_tables() for p in self.passes]).weighted(
+            self.times
+        )
+
+    def path_s(self, chips: Chips) -> Floats:
+        """Seconds that the sums take at least on every architecture, (A, S), by what each operator takes on it."""
+        rows = np.arange(len(chips.table))
+        each = [TimedPass.of(chips.model.costs(p), chips.table).least_s(rows) for p in self.passes]
+        found: Floats = np.stack(each, axis=1) @ self.times
+        return found
+
+
+@dataclass(frozen=True)
+class GridSums:
+    """All sums that the passes of a grid are made of, in the order of `lines`."""
+
+    grid: LayerGrid
+
+    @cached_property
+    def sums(self) -> PassSums:
+        """The sums."""
+        return PassSums.of(self._parts())
+
+    def _parts(self) -> Iterable[_Part]:
+        grid, head = self.grid, self.grid.samples.astype(np.float64)
+        for of in (1.0 - head, head):
+            yield from ((chain, without_attention, of) for chain in grid.token_chains)
+        every = np.ones(len(head))
+        for context in grid.contexts:
+            yield from ((chain, only_attention, every) for chain in grid.decode_chains(context))
+        for size in grid.chunks:
+            yield from ((chain, only_attention, every) for chain in grid.chunk_chains(size))
+        yield from ((chain, only_attention, every) for chain in grid.prompt_chains)
+
+    def lines(self, sums_s: Floats) -> LeastPasses:
+        """The passes of architectures whose sums take so long, (A, S)."""
+        grid, left = self.grid, sums_s.T * (1 - BOUND_ROUNDING)
+
+        def line(points: list[int]) -> Line:
+            nonlocal left
+            values, left = left[: len(points)], left[len(points) :]
+            return Line(np.array(points, dtype=np.float64), values)
+
+        body, head = line(grid.token_points), line(grid.token_points)
+        attention = [line(grid.batch_points) for _ in grid.contexts]
+        chunks = {size: line(grid.befores(size)) for size in grid.chunks}
+        return LeastPasses(grid, body, head, (attention[0], attention[-1]), chunks, line([1, PROMPTS]))
+
+    def coarse(self, chips: Chips, tables: LowerTables, rows: Rows) -> LeastPasses:
+        """The passes of some architectures, whatever their vector cores are."""
+        return self.lines(tensor_lower_s(chips.model.factors, tables, rows))
+
+    def cheap(self, chips: Chips, tables: LowerTables, rows: Rows) -> LeastPasses:
+        """The passes of some architectures, from combinations of hardware alone."""
+        return self.lines(lower_s(chips.model.factors, tables, rows))
+
+    def tight(self, chips: Chips) -> LeastPasses:
+        """The passes of all architectures, from what each operator takes on each of them."""
+        cheap = lower_s(chips.model.factors, self.sums.tables(chips), np.arange(len(chips.table)))
+        return self.lines(np.maximum(self.sums.path_s(chips), cheap))
+
+
+@dataclass(frozen=True)
+class LeastPasses:
+    """Seconds of passes on all layers together, one stage, at least; lines of values (points, A)."""
+
+    grid: LayerGrid
+    body: Line
+    head: Line
+    attention: tuple[Line, Line]
+    chunks: Mapping[int, Line]
+    prompts: Line
+
+    def decode_s(self, batch: Floats) -> Floats:
+        """A pass that decodes some sequences (B,), with the mean context of a request, (B, A)."""
+        return self.body.at(batch) + self.head.at(batch) + self._attention_s(batch)
+
+    def mixed_s(self, batch: Floats, size: int) -> Floats:
+        """A pass that decodes sequences (B,) beside a chunk, mean over the chunks of a prompt, (B, A)."""
+        count = -(-self.grid.traffic.prompt_tokens // size)
+        logits = (self.head.at(batch) * (count - 1) + self.head.at(batch + 1)) / count
+        return self.body.at(batch + size) + logits + self._attention_s(batch) + self._chunk_s(size, count)
+
+    def prompt_s(self, prompts: int = 1) -> Floats:
+        """A pass of some whole prompts, (A,)."""
+        size = self.grid.traffic.prompt_tokens
+        attention = self.prompts.at(float(prompts)) if prompts > 1 else self._chunk_s(size, 1)
+        found: Floats = self.body.at(float(prompts * size)) + self.head.at(float(prompts)) + attention
+        return found
+
+    def knots(self, size: int = 0) -> Floats:
+        """Batches between which passes beside so many prompt tokens, and without any, are straight lines, ascending."""
+        tokens = self.body.points
+        points = np.concatenate([tokens, self.attention[0].points, tokens - size, tokens - 1])
+        return np.unique(points[(points >= 1) & (points <= self.grid.largest_batch)])
+
+    def _attention_s(self, batch: Floats) -> Floats:
+        first, last = self.grid.contexts[0], self.grid.contexts[-1]
+        share = (self.grid.traffic.mean_context - first) / (last - first) if last > first else 0.0
+        return self.attention[0].at(batch) * (1 - share) + self.attention[1].at(batch) * share
+
+    def _chunk_s(self, size: int, count: int) -> Floats:
+        line, last = self.chunks[size], self.grid.traffic.prompt_tokens - size
+        befores = np.minimum(np.arange(count) * size, last)
+        found: Floats = line.at(befores.astype(np.float64)).mean(axis=0)
+        return found

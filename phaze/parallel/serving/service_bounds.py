@@ -1,0 +1,301 @@
+"""Upper bounds on what a cluster of any of many architectures serves, for every replica shape and policy of a space.
+
+They are the steady state with terms left out. Of a pipeline the mean of its stages is taken for the longest, so that p
+stages serve at most p times what one engine does with all layers on one stage; memory has no activations; a stream
+waits for nobody. Between two knots passes are straight lines of the batch b, hence D(b) / b is monotone, and the time
+of one request, T(b) / b = Q(b) + (O - 1) D(b) / b, is at least the sum of the least of its terms at the ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from phaze.arrays import Floats
+from phaze.parallel.serving.layer_grid import PROMPTS, LayerGrid, doublings
+from phaze.parallel.serving.least_passes import LeastPasses
+from phaze.parallel.serving.model_replica import DEVIATIONS
+from phaze.parallel.serving.serving_space import ServingSpace
+from phaze.tolerances import BOUND_ROUNDING
+from phaze.workload.operators.kv_cache import KvCache
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Replica shape: tensor-parallel width, pipeline stages, and replicas that share experts."""
+
+    width: int
+    stages: int
+    together: int
+
+    @property
+    def devices(self) -> int:
+        """Devices of a replica."""
+        return self.width * self.stages
+
+    def most(self, devices: int) -> int:
+        """Replicas that so many devices make."""
+        return devices // (self.devices * self.together) * self.together
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Way to serve: replicas of a shape that prefill first (`chunk` None) or beside decode, or two pools (`second`)."""
+
+    first: Shape
+    chunk: int | None = None
+    second: Shape | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Most:
+    """What is served at most, requests/s, and on how many devices at least, (A,) each; 0 requests: not at all."""
+
+    requests_per_s: Floats
+    devices: Floats
+
+
+@dataclass(frozen=True)
+class ServiceBounds:
+    """Bounds of a space of plans on architectures whose passes at one stage are `least`, one of each grid of the space.
+
+    `room_bytes` (A,): memory of a device that may be used. `coarse`: memory has room for what fits in the deepest
+    pipeline of the space, so that all depths are bounded at once.
+    """
+
+    space: ServingSpace
+    least: tuple[LeastPasses, ...]
+    room_bytes: Floats
+    coarse: bool = False
+
+    def ways(self) -> Iterator[Way]:
+        """All ways of the space."""
+        shapes = [shape for shape, _ in self._shapes]
+        sizes = [*([None] if self.space.options.chunk is None else []), *self.space.chunk_sizes]
+        if self.space.options.disaggregate is not True:
+            yield from (Way(shape, size) for shape in shapes for size in sizes)
+        if self.space.apart:
+            yield from (Way(first, second=second) for first in shapes for second in shapes)
+
+    def most(self, way: Way) -> Iterator[Most]:
+        """What a way serves at most, by the number of its replicas where that is open."""
+        if way.second is not None:
+            yield from self._apart(way.first, way.second)
+        else:
+            yield from self._together(way.first, way.chunk)
+
+    def _together(self, shape: Shape, chunk: int | None) -> Iterator[Most]:
+        clients, replicas = self.space.traffic.clients, shape.most(self.space.devices)
+        if clients is None:
+            if replicas:
+                yield self._shared(shape.stages * self._engine(shape, chunk, np.inf), shape, replicas)
+            return
+        for count in range(replicas, 0, -shape.together):
+            engines = count * shape.stages
+            served = engines * self._engine(shape, chunk, clients / engines)
+            yield Most(served, np.full(len(served), float(count * shape.devices)))
+
+    def _shared(self, each: Floats, shape: Shape, replicas: int) -> Most:
+        """Replicas that serve so much each: all of them, or as many as a stream takes."""
+        rate = self.space.traffic.rate_per_s
+        if rate is None:
+            return Most(replicas * each, np.full(len(each), float(replicas * shape.devices)))
+        count = self._needed(each, shape, rate)
+        return Most(np.where(count <= replicas, rate, 0.0), np.minimum(count, replicas) * shape.devices)
+
+    def _apart(self, first: Shape, second: Shape) -> Iterator[Most]:
+        devices, rate = self.space.devices, self.space.traffic.rate_per_s
+        prompts, tokens = self._prefill[first], self._decode[second]
+        if rate is not None:
+            counts = self._needed(prompts, first, rate), self._needed(tokens, second, rate)
+            used = counts[0] * first.devices + counts[1] * second.devices
+            yield Most(np.where(used <= devices, rate, 0.0), np.minimum(used, devices))
+            return
+        for count in range(first.together, devices // first.devices + 1, first.together):
+            left = second.most(devices - count * first.devices)
+            if left:
+                served = np.minimum(count * prompts, left * tokens)
+                # The slower pool has all its replicas, the faster one only as many as that takes.
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    senders, takers = served / prompts * first.devices, served / tokens * second.devices
+                yield Most(served, np.where(served > 0, senders + takers, 1.0))
+
+    @staticmethod
+    def _needed(each: Floats, shape: Shape, rate: float) -> Floats:
+        """Replicas that a stream takes at least; infinitely many where one serves nothing."""
+        with np.errstate(divide="ignore"):
+            found: Floats = np.ceil(rate / each / shape.together * (1 - BOUND_ROUNDING)) * shape.together
+        return found
+
+    @cached_property
+    def _prefill(self) -> dict[Shape, Floats]:
+        """Prompts per second of a replica that does nothing else, (A,) by shape."""
+        several = doublings(1, PROMPTS) if self.space.traffic.rate_per_s is None else [1]
+        found = {}
+        for shape, least in self._shapes:
+            passes = [(n, least.prompt_s(n)) for n in several]
+            rates = [np.where(s <= self.space.targets.ttft_s, n * shape.stages / s, 0.0) for n, s in passes]
+            fits = self.room_bytes > self._weights(least.grid, shape.stages)
+            found[shape] = np.where(fits, np.max(rates, axis=0), 0.0)
+        return found
+
+    @cached_property
+    def _decode(self) -> dict[Shape, Floats]:
+        """Requests per second of a replica whose prompts come from elsewhere, (A,) by shape."""
+        found = {}
+        for shape, least in self._shapes:
+            batch = least.knots()
+            none = np.zeros((len(batch), len(self.room_bytes)))
+            terms = _Terms(batch, none, least.decode_s(batch), none, Bubbles(none, 0.0, 0.0, 1, late=False))
+            found[shape] = shape.stages * self._best(terms, self._room(shape), self._passes_s)
+        return found
+
+    def _engine(self, shape: Shape, chunk: int | None, most: float) -> Floats:
+        """Requests per second of one engine of a replica, (A,), times its stages, at batches up to `most`."""
+        depth = max(self.space.depths(self._least[shape].grid)) if self.coarse else shape.stages
+        key = shape.width, shape.together, depth, chunk, most
+        if key not in self._engines:
+            deep = Shape(shape.width, depth, shape.together)
+            stages = 1 if self.coarse else depth
+            self._engines[key] = self._engine_of(deep, chunk, np.minimum(self._room(deep), most), stages)
+        return self._engines[key]
+
+    def _engine_of(self, shape: Shape, chunk: int | None, cap: Floats, stages: int) -> Floats:
+        least, load = self._least[shape], self.space.traffic
+        if chunk is None:
+            batch, prompt = least.knots(), least.prompt_s()
+            whole, decode = np.broadcast_to(prompt, (len(batch), len(prompt))), least.decode_s(batch)
+            bubbles = Bubbles(whole - decode, 1 / load.passes, 1 / load.passes, stages, late=False)
+            terms = _Terms(batch, whole, decode, whole, bubbles)
+            return self._best(terms, cap, self._passes_s + prompt)
+        count, batch = -(-load.prompt_tokens // chunk), least.knots(chunk)
+        decode, mixed = least.decode_s(batch), count * least.mixed_s(batch, chunk)
+        more = mixed - count * decode
+        bubbles = Bubbles(more, count / load.passes, 0.0, stages, late=True)
+        terms = _Terms(batch, more, decode, mixed, bubbles)
+        # Of a pass with a chunk for every sequence there are so many; clients make batches that are no whole numbers.
+        most = load.passes / count if load.clients is not None else float(load.passes // count)
+        return self._best(terms, np.minimum(cap, most), self._passes_s)
+
+    @cached_property
+    def _engines(self) -> dict[tuple[float | int | None, ...], Floats]:
+        """What engines serve, by width, sharing, depth, chunk and largest batch."""
+        return {}
+
+    @property
+    def _passes_s(self) -> float:
+        """Seconds that decoding one request may take."""
+        return self.space.traffic.passes * self.space.targets.tpot_s
+
+    def _best(self, terms: _Terms, cap: Floats, within_s: Floats | float) -> Floats:
+        loose = self.space.traffic.rate_per_s is not None
+        return terms.best(self.space.traffic.passes, cap, within_s, self.space.targets.ttft_s, loose=loose)
+
+    @cached_property
+    def _shapes(self) -> list[tuple[Shape, LeastPasses]]:
+        return [(shape, least) for shape, least in self._least.items()]
+
+    @cached_property
+    def _least(self) -> dict[Shape, LeastPasses]:
+        return {
+            Shape(least.grid.width, stages, least.grid.experts): least
+            for least in self.least
+            for stages in self.space.depths(least.grid)
+        }
+
+    @staticmethod
+    def _weights(grid: LayerGrid, stages: int) -> float:
+        return float(grid.weight_bytes.sum()) / stages
+
+    def _room(self, shape: Shape) -> Floats:
+        """Largest batch of an engine that memory has room for, (A,), caches half grown on average if they are paged."""
+        grid = self._least[shape].grid
+        begin, end = (float(of.sum()) for of in grid.cache_bytes)
+        each = end if grid.served.kv_cache is KvCache.CONTIGUOUS else (begin + end) / 2
+        left = self.room_bytes - self._weights(grid, shape.stages)
+        room = left / each if each else np.where(left > 0, np.inf, 0.0)
+        if self.space.traffic.rate_per_s is None:
+            return room
+        # A stream has places for a crowd, n + 3 sqrt(n); the batch that keeps up is at most the next whole one.
+        places = np.maximum(room, 0.0) * shape.stages
+        mean = ((np.sqrt(DEVIATIONS**2 + 4 * places) - DEVIATIONS) / 2) ** 2
+        return np.where(room > 0, mean / shape.stages + 1, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Bubbles:
+    """Time that stages of a pipeline wait for one another, at least, where some passes are longer than others.
+
+    The longest of p independent passes is convex in the times of the stages, and the same however these are ordered: it
+    is least where every kind of pass is divided evenly. Then it is the longer kind with chance 1 - (1 - s)^p for a
+    share s of such passes, which is s on one stage. `longer_s` (K, A): what the longer passes of a request take beyond
+    the shorter ones in their place; s(b) = `share` b / (1 + `own` b). `late`: whether tokens wait for all of it.
+    """
+
+    longer_s: Floats
+    share: float
+    own: float
+    stages: int
+    late: bool
+
+    def request_s(self, longer_s: Floats, last: Floats) -> Floats:
+        """Seconds per request beyond one stage at batches up to `last`; they fall with the batch."""
+        if self.stages == 1:
+            return np.zeros(last.shape)
+        share = np.minimum(self.share * last / (1 + self.own * last), 1.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            often = np.where(share > 0, (1 - (1 - share) ** self.stages) / share, 1.0)
+        found: Floats = np.maximum(longer_s, 0.0) * (often - 1)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """Q and D at knots (K,), and the time to first token, (K, A) each, seconds at least."""
+
+    batch: Floats
+    request_s: Floats
+    decode_s: Floats
+    first_s: Floats
+    bubbles: Bubbles
+
+    def best(
+        self, passes: int, cap: Floats, within_s: Floats | float, first_within_s: float, *, loose: bool
+    ) -> Floats:
+        """Most requests per second, (A,), at batches up to `cap`, T(b) within `within_s` and first tokens in time.
+
+        `loose`: or at smaller batches than those.
+        """
+        low, high = self.batch[:-1, None], self.batch[1:, None]
+        ahead, behind = slice(None, -1), slice(1, None)
+        if not len(low):
+            low = high = self.batch[:, None]
+            ahead = behind = slice(None)
+        other, first, longer = (
+            np.minimum(of[ahead], of[behind]) for of in (self.request_s, self.first_s, self.bubbles.longer_s)
+        )
+        slope = (self.decode_s[behind] - self.decode_s[ahead]) / np.maximum(high - low, 1.0)
+
+        def one_stage_s(last: Floats) -> Floats:
+            decode = self.decode_s[ahead] + slope * (last - low)
+            found: Floats = other + passes * np.minimum(self.decode_s[ahead] / low, decode / last)
+            return found
+
+        def each_s(last: Floats) -> Floats:
+            found: Floats = one_stage_s(last) + self.bubbles.request_s(longer, last)
+            return found
+
+        end = np.clip(cap, low, high)
+        in_time = within_s / (each_s if self.bubbles.late else one_stage_s)(end) * (1 + BOUND_ROUNDING)
+        kept = (cap * (1 + BOUND_ROUNDING) >= low) & (in_time >= low) & (first <= first_within_s)
+        end, cut = np.clip(in_time, low, end), end
+        if loose:
+            later = np.logical_or.accumulate(kept[::-1])[::-1]
+            end[:-1] = np.where(later[1:], cut[:-1], end[:-1])  # a larger batch is in time
+            kept = later
+        each = each_s(end)
+        found: Floats = np.where(kept, 1 / each, 0.0).max(axis=0)
+        return found

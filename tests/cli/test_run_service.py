@@ -1,0 +1,78 @@
+"""`dse run --serve`: the chip of a service, its run directory, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from test_plan_serving import SERVED
+
+FEW = """
+schema_version: 1
+name: few
+axes:
+  - {fields: [tensor_cores], values: [2, 4]}
+  - {fields: [tensor_core_rows, tensor_core_columns], values: [[128, 128]]}
+  - fields: [hbm_generation, hbm_stacks]
+    values: [[HBM2e, 4], [HBM3, 6]]
+"""
+
+
+@pytest.fixture
+def run(dse, tmp_path):
+    model, space = tmp_path / "served.yaml", tmp_path / "few.yaml"
+    model.write_text(SERVED)
+    space.write_text(FEW)
+
+    def call(*options):
+        sizes = ("--prompt", 256, "--output-tokens", 32, "--devices", 2)
+        where = ("-w", model, "--space", space, "--out", tmp_path / "run", "--quiet", "--no-disaggregate")
+        return dse("run", *where, *sizes, *options)
+
+    return call
+
+
+def test_the_chip_of_a_service_and_its_plan_again(run, dse, tmp_path):
+    code, out, _ = run("--serve", "concurrency=8", "--ttft", "1s", "--tpot", "20ms", "--json")
+    assert code == 0
+    told = json.loads(out)
+    assert told["certificate"]["optimal"]
+    assert told["certificate"]["objective_value"] == told["best"]["tokens_per_s"]
+    assert told["request"]["clients"] == 8
+    assert json.loads((tmp_path / "run" / "result.json").read_text()) == told
+    again = ("--concurrency", 8, "--max-ttft", "1s", "--max-tpot", "20ms", "--json", "--no-disaggregate")
+    sizes = ("--prompt", 256, "--output-tokens", 32, "--devices", 2)
+    code, out, _ = dse(
+        "plan", "serving", "-a", tmp_path / "run", "-w", tmp_path / "served.yaml", *sizes, *again
+    )
+    assert code == 0
+    planned = json.loads(out)["best"]
+    assert planned["tokens_per_s"] == pytest.approx(told["best"]["tokens_per_s"], rel=1e-9)
+    code, out, _ = dse("report", tmp_path / "run")
+    assert code == 0
+
+
+def test_the_answer_in_words(run):
+    code, out, _ = run("--serve", "rate=20", "--objective", "cost_per_million_tokens")
+    assert code == 0
+    assert "no other design or plan" in " ".join(out.split())
+    assert "USD per million output tokens" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "ends"),
+    [
+        (("--serve", "rate=-1"), "rate_per_s is -1", 2),
+        (("--serve", "often"), "--serve 'often' is not a load", 2),
+        (("--serve", "rate=3"), "a rate is served or not", 2),
+        (("--serve", "saturated", "--strategy", "random"), "--strategy is not for a service", 2),
+        (("--tpot", "5ms"), "--prompt is for a service: give --serve", 2),
+        (("--serve", "saturated", "--tpot", "1ns"), "time per output token", 3),
+        (("--serve", "saturated", "--power", "1W"), "keeps the budgets", 3),
+    ],
+)
+def test_refusals(run, tmp_path, options, said, ends):
+    code, out, err = run(*options)
+    assert (code, out) == (ends, "")
+    assert said in " ".join(err.split())
+    assert not (tmp_path / "run" / "result.json").exists()

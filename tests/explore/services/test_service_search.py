@@ -1,0 +1,190 @@
+"""The chip for a service against brute force, which plans every architecture by itself and prices every plan."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from serving_cases import served, served_mixture
+
+from phaze.errors import InfeasibleError, InputError, OutOfTimeError
+from phaze.explore.documents.serving_document import serving_cost
+from phaze.explore.request.explore_request import Budgets
+from phaze.explore.request.search_progress import Clock, SilentProgress
+from phaze.explore.services.exact_services import ExactServices
+from phaze.explore.services.service_answer import find_service
+from phaze.explore.services.service_request import ServiceObjective, ServiceRequest
+from phaze.explore.services.service_search import ServiceSearch
+from phaze.hardware.architecture import to_table
+from phaze.hardware.silicon.package_power import tdp_w
+from phaze.hardware.spaces.space_file import load_space
+from phaze.parallel.serving import Policy, ServingOptions, ServingSpace, Targets, Traffic
+from phaze.parallel.serving.disaggregated_pools import decode_offers, pairs, prefill_offers
+from phaze.parallel.serving.layer_grid import Served
+from phaze.parallel.serving.least_passes import GridSums
+from phaze.parallel.serving.replica_offers import chosen
+from phaze.parallel.serving.service_bounds import ServiceBounds
+from phaze.parallel.serving.serving_search import made_offers, serving_plan
+from phaze.workload.operators.kv_cache import KvCache
+
+LOADS = {"saturated": {}, "clients": {"clients": 9}, "stream": {"rate_per_s": 150.0}}
+TARGETS = Targets(ttft_s=0.05, tpot_s=4e-3)
+PROMPT, OUTPUT, BATCH = 256, 40, 8
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    return served(tmp_path_factory.mktemp("served"))
+
+
+@pytest.fixture(scope="module")
+def model(source):
+    """The decoder as all questions of brute force load it, once."""
+    return Served(source, KvCache.PAGED)
+
+
+@pytest.fixture(scope="module")
+def chips():
+    """Architectures of brute force by number, each costed by itself, once for all questions."""
+    return {}
+
+
+FEW = """
+schema_version: 1
+name: few
+axes:
+  - {fields: [tensor_cores], values: [1, 5]}
+  - {fields: [tensor_core_rows], values: [64, 256]}
+  - {fields: [tensor_core_columns], values: [128]}
+  - {fields: [vector_cores, vector_core_alus], values: [[1, 64], [3, 1024]]}
+  - fields: [hbm_generation, hbm_stacks]
+    values: [[HBM2e, 4], [HBM3, 6]]
+"""
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory):
+    """16 architectures of very different balance."""
+    path = tmp_path_factory.mktemp("spaces") / "few.yaml"
+    path.write_text(FEW)
+    return load_space(path)
+
+
+def request(source, space, network, load="saturated", objective="throughput", *, devices=2, **more):
+    options = ServingOptions(largest_batch=BATCH, **more)
+    traffic = Traffic(PROMPT, OUTPUT, **LOADS[load])
+    plans = ServingSpace(source, space.base, devices, network, traffic, TARGETS, options)
+    return ServiceRequest(plans, space, Budgets(power_w=400.0), ServiceObjective(objective))
+
+
+def choices(space):
+    """Every plan of one architecture that keeps the limits."""
+    for replica in space.replicas:
+        for chunk, cycle in space.cycles(replica):
+            policy = Policy.PREFILL_FIRST if chunk is None else Policy.CHUNKED
+            offers = made_offers(space, cycle)
+            for at in np.flatnonzero(offers.kept).tolist():
+                yield chosen(policy, replica, offers, at, chunk or PROMPT, space.traffic.rate_per_s)
+    if space.apart:
+        yield from pairs(space, prefill_offers(space), decode_offers(space))
+
+
+def price(asked, space, plan):
+    if asked.objective is ServiceObjective.THROUGHPUT:
+        return plan.tokens_per_s
+    if asked.objective is ServiceObjective.TOKENS_PER_S_PER_W:
+        return plan.tokens_per_s / (plan.devices * float(tdp_w(to_table([space.architecture]))[0]))
+    return 1 / serving_cost(plan, space, asked.budgets.economics).cost_per_million_tokens_usd
+
+
+def by_force(asked, model, chips):
+    best = 0.0
+    for number in ServiceSearch(asked, Clock(math.inf), SilentProgress()).block.numbers.tolist():
+        chip = asked.space.architecture(number)
+        alone = replace(asked.plans, architecture=chip, known_model=model, known_chip=chips.get(number))
+        chips[number] = alone.chip
+        best = max([best, *(price(asked, alone, serving_plan(one, alone)) for one in choices(alone))])
+    return best
+
+
+@pytest.mark.parametrize(
+    ("load", "objective"),
+    [
+        ("saturated", "throughput"),
+        ("clients", "tokens_per_s_per_w"),
+        ("stream", "cost_per_million_tokens"),
+    ],
+)
+def test_the_best_service_by_force(source, few, network, model, chips, load, objective):
+    asked = request(source, few, network, load, objective)
+    found = find_service(asked, SilentProgress(), Clock(math.inf))
+    proof = found.document.certificate
+    assert proof.optimal
+    assert proof.objective_value == pytest.approx(by_force(asked, model, chips), rel=1e-9)
+    assert price(asked, found.space, found.plan) == pytest.approx(proof.objective_value, rel=1e-9)
+    assert proof.space_size == proof.over_budget + proof.evaluated + proof.pruned
+    assert sum(proof.pruned_by.values()) == proof.pruned
+    assert found.plan.tpot_s <= TARGETS.tpot_s
+    assert found.plan.ttft_s <= TARGETS.ttft_s
+
+
+@pytest.mark.parametrize(
+    ("made", "load"), [(served, "saturated"), (served, "stream"), (served_mixture, "clients")]
+)
+def test_no_way_serves_more_than_its_bound(tmp_path, few, network, load, made):
+    """Both bounds, on every architecture of the space, of every replica shape and policy."""
+    options = {"chunk": 64} if made is served_mixture else {}
+    asked = request(made(tmp_path), few, network, load, "cost_per_million_tokens", devices=3, **options)
+    search = ServiceSearch(asked, Clock(math.inf), SilentProgress())
+    rows = np.arange(len(search.block))
+    tight = ServiceBounds(
+        asked.plans, tuple(of.tight(search._chips) for of in search._sums), search._room(rows)
+    )
+    hoped = [search._way_hopes(tight, rows)]
+    hoped += [search._way_hopes(search._bounds(rows, coarse=coarse), rows) for coarse in (False, True)]
+    kept = 0
+    for row in rows[::4].tolist():
+        exact = ExactServices(search.worth, search._chips, row, row, search.candidates.varied)
+        for number, way in enumerate(search._ways):
+            service = exact.best(way)
+            if service is not None:
+                kept += 1
+                assert all(service.worth <= one[number, row] for one in hoped), way
+                service.plan  # noqa: B018 - checked when it is made
+    assert kept > 10
+
+
+def test_bounds_are_tight_where_nothing_is_left_out(source, few, network):
+    """One device, one stage: passes of a decoder run one operator after the other, so that bounds nearly meet them."""
+    asked = request(source, few, network, devices=1, disaggregate=False)
+    search = ServiceSearch(asked, Clock(math.inf), SilentProgress())
+    least = tuple(GridSums(grid).tight(search._chips) for grid in asked.plans.grids)
+    hopes = search._way_hopes(
+        ServiceBounds(asked.plans, least, search._room(np.arange(len(search.block)))),
+        np.arange(len(search.block)),
+    )
+    exact = ExactServices(search.worth, search._chips, 0, 0, search.candidates.varied)
+    for number, way in enumerate(search._ways):
+        service = exact.best(way)
+        if service is not None:
+            assert hopes[number, 0] <= 1.1 * service.worth
+
+
+def test_refusals(source, few, network):
+    with pytest.raises(InputError, match="a rate is served or not"):
+        request(source, few, network, "stream")
+    asked = request(source, few, network)
+    never = replace(asked, plans=replace(asked.plans, targets=Targets(ttft_s=1e-6)))
+    with pytest.raises(InfeasibleError, match="nearest one") as refused:
+        find_service(never, SilentProgress(), Clock(math.inf))
+    assert refused.value.shortfalls[0].demand > 1e-6
+    with pytest.raises(InfeasibleError, match="keeps the budgets"):
+        find_service(replace(asked, budgets=Budgets(power_w=1.0)), SilentProgress(), Clock(math.inf))
+
+
+def test_a_search_that_is_stopped_bounds_what_is_left(source, few, network):
+    asked = request(source, few, network)
+    with pytest.raises(OutOfTimeError, match="time limit"):
+        find_service(asked, SilentProgress(), Clock(0.0))
