@@ -79,7 +79,7 @@ def _serve(options: RunOptions) -> None:
     from phaze.cli.interruption import INTERRUPTED, interruptible
     from phaze.explore.request.search_progress import Clock
     from phaze.explore.services.service_answer import find_service
-    from phaze.inputs.input_files import record_question, run_folder
+    from phaze.inputs.recorded.input_files import record_question, run_folder
     from phaze.inputs.run_inputs import make_service
     from phaze.report.terminal.service_tables import print_service
     from phaze.runs.run_directory import run_directory, write_answer
