@@ -209,6 +209,7 @@ TABLES: Mapping[str, Schema] = MappingProxyType(
         "e2e_tpu_recipes": _schema(
             "chip model precision", "n_chips? global_batch? seq_len? tokens_per_step?", "step_s?"
         ),
+        "e2e_optimum_habana": _schema("suite test device metric", "", "value"),
         "e2e_trainium": _schema(
             "accelerator model topology", "n_chips? micro_batch? global_batch? seq_len?", "step_s?"
         ),
