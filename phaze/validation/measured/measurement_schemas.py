@@ -103,6 +103,16 @@ OWN_COLLECTIVES: Schema = MappingProxyType(
 
 OWN_PRODUCTS: Schema = _schema("dtype", "m n k", "latency_us", batch=absent(SIZE))
 """Columns of a user's own products, (m x k) (k x n), of a batch where a column says so."""
+OWN_SERVING: Schema = _schema(
+    "workload",
+    times="tpot_ms",
+    tensor_parallel=DEVICES,
+    prompt_tokens=count(2**24),
+    output_tokens=count(2**24, 2),
+    concurrency=count(4096),
+    recipe=absent(TEXT),
+)
+"""Columns of a user's own served models, a replica each."""
 
 _GPT = "layers hidden heads vocab seq_len"
 _GEMM = "m k n"

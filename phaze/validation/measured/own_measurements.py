@@ -20,6 +20,7 @@ class Template(StrEnum):
 
     GEMM = "gemm"
     COLLECTIVE = "collective"
+    SERVING = "serving"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,24 @@ _TABLES: Mapping[Template, _Table] = {
         },
         ("all_reduce,8,8,1048576,61.0", "all_reduce,16,8,268435456,2950.0", "all_gather,8,8,67108864,180.0"),
         "dse networks fit FILE --out NETWORK.yaml",
+    ),
+    Template.SERVING: _Table(
+        {
+            "workload": "model that is served: a name of dse workloads, or a file",
+            "tensor_parallel": "devices of the replica, which divide every layer",
+            "prompt_tokens": "tokens of a prompt, mean",
+            "output_tokens": "tokens that are generated for it, mean",
+            "concurrency": "requests in flight at this replica: as many clients, each of which asks again at once",
+            "recipe": "few bits of linear layers, as --recipe has them; empty, or the column left out: none",
+            "tpot_ms": "time per output token after the first, milliseconds: mean over requests",
+        },
+        (
+            "llama3-8b,1,1024,256,1,,8.1",
+            "llama3-8b,1,1024,256,16,,9.9",
+            "llama3-8b,1,1024,256,64,,15.2",
+            "llama3-8b,2,1024,256,16,,6.9",
+        ),
+        "dse measure serving FILE --arch CHIP",
     ),
 }
 

@@ -21,7 +21,8 @@ from phaze.arrays import Floats
 from phaze.cost.cost_model import CostModel
 from phaze.cost.fidelity import Fidelity
 from phaze.cost.kernels.link_constants import with_laws
-from phaze.hardware.architecture import to_table
+from phaze.hardware.architecture import Architecture, to_table
+from phaze.hardware.cluster_network import Network
 from phaze.parallel.serving import Traffic
 from phaze.parallel.serving.layer_grid import Chip, LayerGrid, Served
 from phaze.parallel.serving.model_replica import Replica
@@ -188,14 +189,19 @@ def _token_s(runs: Sequence[_Run]) -> dict[Fidelity, Floats]:
         engine = runs[rows[0]].engine
         served = Served(engine.model, KvCache.PAGED, engine.cache, engine.recipe)
         for rung, seconds in found.items():
-            seconds[rows] = _cycle_s(engine, _replica(engine, served, rung, batches), batches)
+            replica = _replica(engine, served, rung, batches)
+            seconds[rows] = steady_token_s(replica, batches, apart=engine.apart)
     return found
 
 
-def _cycle_s(engine: _Engine, replica: Replica, batches: Floats) -> Floats:
+def steady_token_s(replica: Replica, batches: Floats, *, apart: bool = False) -> Floats:
+    """Seconds per output token in the steady state of a replica, (batches,); NaN where prompts leave no pass.
+
+    `apart`: prompts come from another pool.
+    """
     traffic, chunk = replica.grid.traffic, replica.grid.chunks[0]
-    chunks = () if engine.apart else chunks_of(traffic, chunk)
-    cycle = Cycle(replica, traffic, batches, chunks, mixed=not engine.apart)
+    chunks = () if apart else chunks_of(traffic, chunk)
+    cycle = Cycle(replica, traffic, batches, chunks, mixed=not apart)
     return np.where(cycle.keeps_up, cycle.tpot_s, np.nan)
 
 
@@ -205,18 +211,29 @@ def _replica(engine: _Engine, served: Served, rung: Fidelity, batches: Floats) -
     if chip is None or system is None:
         msg = f"{engine.system} has no template"
         raise ValueError(msg)
-    calibrated = rung is Fidelity.CALIBRATED
-    links = with_laws(system.network, str(chip.value("family"))) if calibrated else system.network
-    table, prompt = to_table([chip]), engine.traffic.prompt_tokens
+    most = math.ceil(batches.max())
+    return replica_on(
+        chip, system.network, rung, served, engine.traffic, most, width=engine.width, shared=engine.shared
+    )
+
+
+def replica_on(
+    chip: Architecture,
+    network: Network,
+    rung: Fidelity,
+    served: Served,
+    traffic: Traffic,
+    most: int,
+    *,
+    width: int,
+    shared: int = 1,
+) -> Replica:
+    """A replica of `width` chips, one stage deep, for up to `most` sequences; `shared`: replicas that share experts."""
+    links = with_laws(network, str(chip.value("family"))) if rung is Fidelity.CALIBRATED else network
+    table, prompt = to_table([chip]), traffic.prompt_tokens
     chunk = -(-prompt // -(-prompt // _PASS_TOKENS))
     sizes = tuple(dict.fromkeys((chunk, prompt)))
     grid = LayerGrid(
-        served,
-        Chip.alone(CostModel(table, links, rung), table),
-        engine.width,
-        engine.traffic,
-        sizes,
-        math.ceil(batches.max()),
-        engine.shared,
+        served, Chip.alone(CostModel(table, links, rung), table), width, traffic, sizes, most, shared
     )
     return Replica(grid, links, 1)
