@@ -7,7 +7,7 @@ from phaze.hardware.physical_constants import constants
 
 _HEAD = """# Hardware fields and constants
 
-Generated from `phaze/hardware/fields.yaml` and `constants.yaml`; change those, not this page.
+<!-- Generated from `phaze/hardware/fields.yaml` and `constants.yaml`; change those, not this page. -->
 """
 
 

@@ -127,7 +127,7 @@ def reference_page() -> str:
 def _page() -> Iterator[str]:
     yield "# Columns of the design table"
     yield ""
-    yield "Generated from `phaze/runs/design_table.py`; change that, not this page."
+    yield "<!-- Generated from `phaze/runs/design_table.py`; change that, not this page. -->"
     yield ""
     yield f"The same as JSON: `dse schema --of designs`, `{DESIGNS_SCHEMA}`."
     yield "They are those of `designs.csv`. A frontier in Parquet (`dse pareto --format parquet`) has them, too,"

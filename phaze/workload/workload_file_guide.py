@@ -92,7 +92,7 @@ def _commented(text: str, field: FieldInfo) -> str:
 
 _HEAD = """# Workload files
 
-Generated from the fields of `phaze/workload/families` and `workload_file.py`; change those, not this page.
+<!-- Generated from the fields of `phaze/workload/families` and `workload_file.py`; change those, not this page. -->
 
 Under `dimensions` stand the fields of the file's family. A field whose default is "-" must be given, one
 whose default is "none" is left out or as its meaning says.
