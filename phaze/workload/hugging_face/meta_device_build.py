@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Mapping
 from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from phaze.errors import InputError
+from phaze.errors import InputError, Remark
 from phaze.workload.hugging_face.model_config import config_file, config_name, why_not
 from phaze.workload.torch_export.exported_model import ExportedModel
 from phaze.workload.torch_export.torch_tracing import record, require_torch
@@ -21,6 +22,8 @@ SAMPLES = 16_000  # of a sound: one second at the rate that such models are trai
 _TASKS = (
     *("CausalLM", "MaskedLM", "Seq2SeqLM", "ImageTextToText", "ImageClassification", "SpeechSeq2Seq"),
     *("CTC", "AudioClassification", "SemanticSegmentation", "ObjectDetection", "DepthEstimation"),
+    *("UniversalSegmentation", "MaskGeneration", "ZeroShotImageClassification", "VideoClassification"),
+    *("SequenceClassification", "QuestionAnswering", "TextToSpectrogram", "TextToWaveform"),
 )
 _TOWERS = {"input_ids": "text_config", "pixel_values": "vision_config", "input_features": "audio_config"}
 """Inputs beside the main one, and the part of a config that describes what reads them."""
@@ -72,7 +75,7 @@ def _require_transformers(path: Path, config: Mapping[str, Any]) -> ModuleType:
 
 
 def _model_class(transformers: ModuleType, config: Mapping[str, Any], settings: object) -> Module:
-    """The class that the config names; otherwise one with logits as its output."""
+    """The class that the config names; otherwise one with logits as its output, or else the bare model."""
     for name in config.get("architectures") or ():
         if hasattr(transformers, name):
             return getattr(transformers, name)._from_config
@@ -83,7 +86,11 @@ def _model_class(transformers: ModuleType, config: Mapping[str, Any], settings: 
             continue
         if type(settings) in auto._model_mapping:
             return auto.from_config
-    raise ValueError(f"no model with a head for model_type {config['model_type']}")
+    if type(settings) in transformers.AutoModel._model_mapping:
+        msg = f"model_type {config['model_type']} has no head that is known, so it ends with its last hidden state"
+        warnings.warn(msg, Remark, stacklevel=3)
+        return transformers.AutoModel.from_config
+    raise ValueError(f"no model for model_type {config['model_type']}")
 
 
 def _positions(config: Mapping[str, Any]) -> int:

@@ -1,11 +1,12 @@
 """Cutting a model into layers, and finding the layers that are the same.
 
 A layer lies between two consecutive points that exactly one activation tensor passes, carried ones aside. A
-tensor is carried if at least three later layers read it, as every block of a decoder reads the encoder's output:
-it is sent along with the one that passes (decision 0012). A model input counts as a tensor that passes until it is
-read for the last time, so inputs enter at the first layer, but for those that nothing reads before the fourth;
-the labels of a loss do not count. Fused operators stay together, so no cut is made through a tensor
-that fusion swallows; views belong to the layer that reads them.
+tensor is carried if at least three later layers read it, as every block of a decoder reads the encoder's output,
+or if it skips at least three layers of many operators, as those of a U-Net: it is sent along with the one that
+passes (decision 0012). A model input counts as a tensor that passes until it is read for the last time, so inputs
+enter at the first layer, but for those that nothing reads before the fourth; the labels of a loss do not count.
+Fused operators stay together, so no cut is made through a tensor that fusion swallows; views belong to the layer
+that reads them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from phaze.workload.training.backward_pass import (
 )
 from phaze.workload.work import Format
 
-CARRIED_LAYERS = 3  # that must read a tensor for it to be carried along the chain
+CARRIED_LAYERS = 3  # that must read a tensor for it to be carried along the chain, or that it skips
+LONG_SKIP = 64  # working operators that such a skip spans at least; it stays inside a layer otherwise
 
 
 @dataclass(frozen=True)
@@ -131,11 +133,15 @@ def _lives(graph: OperatorGraph, ctx: OperatorContext, same: Mapping[str, str]) 
 
 
 def _readers(graph: OperatorGraph, same: Mapping[str, str]) -> dict[str, list[int]]:
-    """Positions of the operators that read every tensor, under its first name; views are none."""
+    """Positions of the operators that read every tensor, under its first name.
+
+    Views are none, but for casts of inputs and those that put several tensors together.
+    """
     readers: dict[str, list[int]] = {}
     for i, op in enumerate(graph.operators):
         for t in op.inputs:
-            if op.kind is not OpKind.VIEW:
+            cast = same.get(t, t) in graph.inputs and op.outputs[0] not in same
+            if op.kind is not OpKind.VIEW or cast or len(op.inputs) > 1:
                 readers.setdefault(same.get(t, t), []).append(i)
     return readers
 
@@ -180,14 +186,19 @@ def _carried(
     """
     readers = {t: at for t, at in _readers(graph, same).items() if t in lives}
     late = {t for t in graph.inputs if t in readers and readers[t][0] >= CARRIED_LAYERS}
+    works = tuple(accumulate(op.kind is not OpKind.VIEW for op in graph.operators))
+    skips = {t for t, at in readers.items() if works[at[-1]] - works[lives[t][0]] >= LONG_SKIP}
     carried = frozenset[str]()
-    left = late.union(t for t, at in readers.items() if len(at) >= CARRIED_LAYERS)
+    left = (late | skips).union(t for t, at in readers.items() if len(at) >= CARRIED_LAYERS)
     while left != carried:
         carried = frozenset(left)
         stops = _stops(graph, lives, carried, swallowed)
         layers = {t: {bisect_right(stops, i) for i in readers[t]} for t in carried}
         left = {t for t in carried if len(layers[t] - {bisect_right(stops, lives[t][0])}) >= CARRIED_LAYERS}
         left |= {t for t in carried & late if min(layers[t]) >= CARRIED_LAYERS}
+        left |= {
+            t for t in carried & skips if max(layers[t]) - bisect_right(stops, lives[t][0]) > CARRIED_LAYERS
+        }
     return carried
 
 

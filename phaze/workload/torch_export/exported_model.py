@@ -33,11 +33,36 @@ _WHOLE = frozenset({"relu", "dropout", "hardtanh", "leaky_relu", "silu", "gelu",
 
 
 def clean(program: Program) -> Program:
-    """The program without in-place updates and without dead code.
+    """The program without in-place updates, dead code and tensors without elements.
 
     Raises InputError where a part of a tensor is overwritten through a view.
     """
-    return _needed(_rejoined(_functional(program)))
+    return _needed(_rejoined(_filled(_functional(program))))
+
+
+def _filled(program: Program) -> Program:
+    """Leave out what makes tensors without elements, and them where tensors are put together.
+
+    Rotations of whole heads make some, of the part that is not turned, and caches that are still empty.
+    """
+    empty = {name for name, tensor in program.tensors.items() if 0 in tensor.shape}
+    if not empty or not empty.isdisjoint(program.outputs):
+        return program
+    nodes = []
+    for node in program.nodes:
+        if node.outputs and empty.issuperset(node.outputs):
+            continue
+        if node.operator in JOINS:
+            arguments = {name: _without(value, empty) for name, value in node.arguments.items()}
+            node = replace(node, arguments=arguments)  # noqa: PLW2901
+        nodes.append(node)
+    return replace(program, nodes=tuple(nodes))
+
+
+def _without(value: object, empty: Collection[str]) -> object:
+    if not isinstance(value, tuple):
+        return value
+    return tuple(item for item in value if not (isinstance(item, Ref) and item.tensor in empty))
 
 
 def overwritten_part(program: Program) -> Node | None:

@@ -9,6 +9,7 @@ import importlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import nullcontext
+from copy import deepcopy
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 FxNode = Any
 FxModule = Any
 FxValue = Any
+FakeMode = Any  # torch._subclasses.fake_tensor.FakeTensorMode
 
 _NESTED = "wrap"  # higher-order operators that only set a mode for the block inside them
 
@@ -308,24 +310,62 @@ def _exported(
     name: str,
 ) -> Exported:
     """The module's program at one batch."""
-    weight = next(module.parameters(), None)
-    device = None if weight is None else weight.device
+    devices = {weight.device for weight in module.parameters()}
+    device = next((each for each in devices if each.type == "meta"), next(iter(devices), None))
 
     def sized(value: object) -> object:
         if not isinstance(value, torch.Tensor) or value.dim() == 0:
             return value
         return torch.zeros(batch, *value.shape[1:], dtype=value.dtype, device=device or value.device)
 
+    def given() -> tuple[tuple[object, ...], dict[str, object]]:
+        return tuple(map(sized, inputs)), {key: sized(value) for key, value in keywords.items()}
+
+    on_meta = device is not None and device.type == "meta"
     # what a module makes itself, a mask or a table, lies where its weights do
-    elsewhere = torch.device("meta") if device is not None and device.type == "meta" else nullcontext()
+    elsewhere = torch.device("meta") if on_meta else nullcontext()
     try:
         with elsewhere:
-            return torch.export.export(
-                module, tuple(map(sized, inputs)), {key: sized(value) for key, value in keywords.items()}
-            )
+            return torch.export.export(module, *given())
     except _FAULTS as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise InputError(f"{name}: torch.export cannot record it at batch {batch}: {reason}") from error
+        fault: Exception = error
+    if on_meta and "same device" in str(fault):
+        try:
+            part, pretending = _as_if_on_cpu(torch, module)
+            device = torch.device("cpu")
+            with pretending:
+                arguments = given()
+            return torch.export.export(part, *arguments)
+        except _FAULTS as error:
+            fault = error
+    reason = str(fault).strip().partition("\n")[0]
+    raise InputError(f"{name}: torch.export cannot record it at batch {batch}: {reason}") from fault
+
+
+def _as_if_on_cpu(torch: ModuleType, module: torch.nn.Module) -> tuple[torch.nn.Module, FakeMode]:
+    """A copy of a module without memory whose weights say that they lie on the CPU, and the mode that they live in.
+
+    For modules that put values of their own there, whatever device they are built on.
+    """
+    fakes = importlib.import_module("torch._subclasses.fake_tensor")
+    mode, copied = fakes.FakeTensorMode(allow_non_fake_inputs=True), deepcopy(module)
+    moved: dict[int, object] = {}
+    with mode:  # no setter takes tensors of modes, so they are put where modules keep theirs
+        for table in (table for part in copied.modules() for table in (part._parameters, part._buffers)):
+            for key, value in table.items():
+                if value is not None and value.device.type == "meta":
+                    if id(value) not in moved:
+                        moved[id(value)] = _on_cpu(torch, value)
+                    table[key] = moved[id(value)]
+    return copied, mode
+
+
+def _on_cpu(torch: ModuleType, value: torch.Tensor) -> torch.Tensor:
+    """A tensor (or parameter) like another one, on the CPU."""
+    made = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device="cpu")
+    if not isinstance(value, torch.nn.Parameter):
+        return made
+    return torch.nn.Parameter(made, requires_grad=value.requires_grad)
 
 
 def _recorded_inputs(module: torch.nn.Module, name: str) -> tuple[object, ...]:

@@ -170,3 +170,43 @@ def test_two_readers_do_not_carry():
     graph = two_stacks(2)
     assert not any(segment.passing for segment in cut(graph, whole_context(graph, training=True)))
     assert len(GraphWorkload(Fixed(graph), Mode.TRAINING).chain(2, 1).index) == 3
+
+
+def u_shape(depth):
+    """Products down and up again; what each makes on the way down meets what is made on the way up."""
+    g, shape = GraphBuilder("u"), (2, ROWS, WIDTH)
+    x, skips = g.input("image", shape), []
+    for i in range(depth):
+        x = g.add(f"down{i}", OpKind.MATMUL, (x, g.parameter(f"d{i}", (WIDTH, WIDTH))), shape)
+        skips.append(x)
+    for i, skip in enumerate(reversed(skips[:1])):
+        for k in range(depth):
+            x = g.add(f"up{i}.{k}", OpKind.MATMUL, (x, g.parameter(f"u{i}.{k}", (WIDTH, WIDTH))), shape)
+        both = g.add(f"both{i}", OpKind.VIEW, (x, skip), (2, ROWS, 2 * WIDTH))
+        x = g.add(f"out{i}", OpKind.MATMUL, (both, g.parameter(f"o{i}", (2 * WIDTH, WIDTH))), shape)
+    return g.build((x,))
+
+
+@pytest.mark.parametrize(("depth", "carried"), [(5, False), (40, True)])
+def test_long_skips_are_sent_along_and_short_ones_stay_inside(depth, carried):
+    graph = u_shape(depth)
+    segments = cut(graph, whole_context(graph, training=True))
+    assert len(segments) == (2 * depth + 1 if carried else 3)
+    assert any(segment.passing for segment in segments) is carried
+    names = [op.name for segment in segments for op in segment.operators]
+    assert names == [op.name for op in graph.operators]
+
+
+def test_conditions_that_every_block_casts_are_sent_along():
+    """As the time of a diffusion transformer, whose blocks all embed it."""
+    g, shape, blocks = GraphBuilder("conditioned"), (2, ROWS, WIDTH), 5
+    x, time = g.input("image", shape), g.input("time", (2,), 8)
+    for i in range(blocks):
+        cast = g.add(f"{i}.cast", OpKind.VIEW, (time,), (2, 1, 1))
+        row = g.add(f"{i}.embedded", OpKind.MATMUL, (cast, g.parameter(f"t{i}", (1, WIDTH))), (2, 1, WIDTH))
+        scaled = g.add(f"{i}.scaled", OpKind.ELEMENTWISE, (x, row), shape, function="mul")
+        x = g.add(f"{i}.product", OpKind.MATMUL, (scaled, g.parameter(f"w{i}", (WIDTH, WIDTH))), shape)
+    graph = g.build((x,))
+    segments = cut(graph, whole_context(graph, training=True))
+    assert len(segments) >= blocks
+    assert max(len(segment.operators) for segment in segments) == 4

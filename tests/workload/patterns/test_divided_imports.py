@@ -2,6 +2,7 @@
 
 import pytest
 
+import phaze
 from phaze import from_torch
 from phaze.workload.operators.operator_graph import OpKind
 from phaze.workload.parallel_degrees import Sharding
@@ -136,3 +137,18 @@ def test_shards_of_all_devices_make_up_the_whole(name, pairs):
             divided += macs[1][product] < count
     some = {Shard.COLUMN, Shard.ROW, Shard.HEADS, Shard.VOCAB}
     assert divided and some & set(roles.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "degrees"),
+    [("llama", {}), ("llama", {"tensor_parallel": 2}), ("mixtral", {"expert_parallel": 2})],
+    ids=str,
+)
+def test_the_same_plan_is_best(name, degrees, pairs):
+    """Checked, as all plans are."""
+    one, other = (
+        phaze.plan("h100", workload, devices=4, global_batch=64, **degrees).best for workload in pairs(name)
+    )
+    plans = [each.strategy.model_dump(exclude={"stages"}) for each in (one, other)]
+    assert plans[0] == plans[1]
+    assert one.iteration_time_s == pytest.approx(other.iteration_time_s, rel=0.01)

@@ -246,3 +246,44 @@ def test_layers_that_are_the_same_are_found():
     chain = from_torch(module, (torch.zeros(2, 8, 16),)).chain(2, 1)
     assert len(chain.layers) <= 4
     assert len(chain.index) >= 6
+
+
+class HalfOnCpu(nn.Module):
+    """A module that makes a weight and a table on the CPU, whatever device it is built on."""
+
+    def __init__(self):
+        super().__init__()
+        self.mask = nn.Parameter(torch.Tensor(16).uniform_())
+        self.inner = nn.Linear(16, 16)
+
+    def forward(self, x):
+        return self.inner(x + self.mask) * torch.tensor([1.0] * 16, device="cpu")
+
+
+def test_a_module_that_lies_in_part_on_the_cpu():
+    with torch.device("meta"):
+        module = HalfOnCpu()
+    one, other = (from_torch(m, (torch.zeros(2, 16),), name="m") for m in (module, HalfOnCpu()))
+    kinds = [[(op.name, op.kind) for op in w.operator_graph(3).operators] for w in (one, other)]
+    assert kinds[0] == kinds[1]
+    assert {p.device.type for p in module.parameters()} == {"cpu", "meta"}  # left as it was
+
+
+class PartlyTurned(nn.Module):
+    """A rotation of the first elements of a head, which may be all of them."""
+
+    def __init__(self, turned):
+        super().__init__()
+        self.inner, self.turned = nn.Linear(16, 16), turned
+
+    def forward(self, x):
+        y = self.inner(x)
+        first, rest = y[..., : self.turned], y[..., self.turned :]
+        return torch.cat((first * 2, rest + 1), -1)
+
+
+@pytest.mark.parametrize("turned", [8, 16])
+def test_tensors_without_elements_are_left_out(turned):
+    graph = from_torch(PartlyTurned(turned), (torch.zeros(2, 16),)).operator_graph(3)
+    steps = [graph.tensors[op.outputs[0]].shape for op in graph.operators if op.kind is OpKind.ELEMENTWISE]
+    assert steps == [(3, 16), (3, turned)] + [(3, 16 - turned)] * (turned < 16)
