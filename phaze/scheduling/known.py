@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,9 +18,13 @@ class KnownRows:
 
     _rows: dict[Hashable, Floats] = field(default_factory=dict)
 
+    def missing(self, keys: Sequence[Hashable]) -> dict[Hashable, int]:
+        """One position of every key that was not met before."""
+        return {key: at for at, key in enumerate(keys) if key not in self._rows}
+
     def get(self, keys: Sequence[Hashable], work_out: Callable[[Rows], Floats]) -> Floats:
         """The row of each key, (A, ...); `work_out` tells those at positions whose keys were not met before."""
-        new = {key: at for at, key in enumerate(keys) if key not in self._rows}
+        new = self.missing(keys)
         if keys and not new:
             return np.array([self._rows[key] for key in keys])
         found = work_out(np.array(list(new.values()), dtype=np.intp))
@@ -29,7 +33,11 @@ class KnownRows:
             rows = found.copy()
         else:
             rows = np.stack([made[key] if key in made else self._rows[key] for key in keys])
+        self.keep(made)
+        return rows
+
+    def keep(self, made: Mapping[Hashable, Floats]) -> None:
+        """Remember rows."""
         if len(self._rows) + len(made) > MOST:
             self._rows.clear()
         self._rows.update(made)
-        return rows

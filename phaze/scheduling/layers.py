@@ -15,7 +15,8 @@ from phaze.digest import digest
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.memo import Memo
 from phaze.scheduling.known import KnownRows
-from phaze.scheduling.passes import SolveLimits, TimeBounds, TimedPass
+from phaze.scheduling.passes import SolveLimits, TimeBounds, TimedPass, bound_together
+from phaze.solvers.scheduling.batch.solve import BLOCK
 from phaze.workload.work import LayerChain, Pass
 
 _EMPTY = Pass((), ())
@@ -151,6 +152,8 @@ class TimedChain:
         return self.memo.array(key, shape, lambda: self._worked_out(rows))
 
     def _worked_out(self, rows: Rows) -> Floats:
+        if len(rows) <= BLOCK:
+            bound_together([*self.forward, *self.backward], rows)
         bounds = [[p.bounds(rows) for p in passes] for passes in (self.forward, self.backward)]
         lower, upper = (
             np.array([[getattr(b, side) for b in some] for some in bounds]) for side in ("lower_s", "upper_s")

@@ -7,6 +7,7 @@ need through HBM and through the global buffer: operators that run side by side 
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -26,7 +27,7 @@ from phaze.solvers.scheduling.batch.search import search
 from phaze.solvers.scheduling.batch.solve import BatchBounds, batch_bounds
 from phaze.workload.work import Pass, Unit
 
-__all__ = ["SolveLimits", "TimeBounds", "TimedPass", "schedule_problem"]
+__all__ = ["SolveLimits", "TimeBounds", "TimedPass", "bound_together", "schedule_problem"]
 
 
 NEVER_S = 1e30
@@ -120,6 +121,14 @@ class TimedPass:
         found = self._proven.get(self.costs.factors.shown(rows), work_out)
         return TimeBounds(found[:, 0], found[:, 1])
 
+    def missing(self, rows: Rows) -> dict[Hashable, int]:
+        """Combinations of hardware whose bounds are not known, each with one of its positions in `rows`."""
+        return self._proven.missing(self.costs.factors.shown(rows))
+
+    def keep(self, found: Mapping[Hashable, Floats]) -> None:
+        """Remember the bounds, (2,) seconds, of some of them."""
+        self._proven.keep(found)
+
     def _worked_out(self, rows: Rows, *, rough: bool) -> TimeBounds:
         latencies, capacity = self.costs.latencies(rows), self.capacity(rows)
         bounds = self._first_bounds(rows, latencies, capacity)
@@ -192,6 +201,41 @@ class TimedPass:
         )
         self._optimal.update(zip(new, np.where(complete, found, np.nan).tolist(), strict=True))
         return np.array([self._optimal[key] for key in keys])
+
+
+def bound_together(passes: Sequence[TimedPass], rows: Rows) -> None:
+    """Work out what `bounds` of passes will be asked for at some rows: of equal graphs at once, as of one on more rows.
+
+    Operators that differ in size alone, in layers of another width or batch, make equal graphs.
+    """
+    alike: dict[BatchGraph, list[TimedPass]] = {}
+    for one in {id(p): p for p in passes}.values():
+        if one.work.works:
+            alike.setdefault(one.graph, []).append(one)
+    for some in alike.values():
+        if len(some) > 1:
+            _bound_alike(some, rows)
+
+
+def _bound_alike(passes: Sequence[TimedPass], rows: Rows) -> None:
+    """The same of passes of one graph."""
+    new = [p.missing(rows) for p in passes]
+    wanted = [(p, keys, rows[list(keys.values())]) for p, keys in zip(passes, new, strict=True) if keys]
+    if not wanted:
+        return
+    latencies = [p.costs.latencies(some) for p, _, some in wanted]
+    cores = [p.capacity(some) for p, _, some in wanted]
+    found = batch_bounds(
+        passes[0].graph,
+        np.concatenate([one.single_s for one in latencies]),
+        np.concatenate([one.parallel_s for one in latencies]),
+        {unit: np.concatenate([one[unit] for one in cores]) for unit in cores[0]},
+    )
+    floors = np.concatenate([np.maximum(one.hbm_s, one.buffer_s) for one in latencies])
+    both = np.stack([np.maximum(found.lower_s, floors), np.maximum(found.upper_s, floors)], axis=1)
+    ends = np.cumsum([len(keys) for _, keys, _ in wanted])
+    for (p, keys, _), some in zip(wanted, np.split(both, ends[:-1]), strict=True):
+        p.keep(dict(zip(keys, some, strict=True)))
 
 
 def schedule_problem(

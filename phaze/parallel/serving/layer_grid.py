@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -104,21 +104,30 @@ class Chips:
     table: ArchitectureTable
     _known: dict[tuple[int, Callable[[Pass], Pass]], tuple[Layer, Floats]] = field(default_factory=dict)
 
-    def costs(self, chain: LayerChain, part: Callable[[Pass], Pass], row: int) -> Floats:
-        """Seconds, joules and kernels of a part of every layer of an inference chain on one of them, (L, 3)."""
-        new = {id(layer): layer for layer in chain.layers if (id(layer), part) not in self._known}
+    def each(self, chains: Sequence[LayerChain], part: Callable[[Pass], Pass], row: int = 0) -> list[Floats]:
+        """Seconds, joules and kernels of a part of every layer of some inference chains on one of them, (L, 3) each.
+
+        Layers of all chains are costed together, which is faster than one after the other.
+        """
+        layers = {id(layer): layer for chain in chains for layer in chain.layers}
+        new = {at: layer for at, layer in layers.items() if (at, part) not in self._known}
         if new:
             figures = self._costed(
-                replace(chain, layers=tuple(new.values()), index=(*range(len(new)),)), part
+                replace(chains[0], layers=tuple(new.values()), index=(*range(len(new)),)), part
             )
             self._known.update({(at, part): (new[at], found) for at, found in zip(new, figures, strict=True)})
-        each = [self._known[id(layer), part][1][row] for layer in chain.layers]
-        return np.array(each)[list(chain.index)]
+        return [
+            np.array([self._known[id(chain.layers[u]), part][1][row] for u in chain.index])
+            for chain in chains
+        ]
 
     def _costed(self, chain: LayerChain, part: Callable[[Pass], Pass]) -> Floats:
         """Seconds, joules and kernels of a part of each layer on every architecture, (L, A, 3)."""
         layers = tuple(replace(layer, forward=part(layer.forward)) for layer in chain.layers)
         rows = np.arange(len(self.table))
+        kernels = np.flatnonzero(self.model.factors.simt_of >= 0)
+        if len(kernels):  # of all layers at once: they are kept
+            self.model.fastest_s([w for layer in layers for w in layer.forward.works], kernels[:1])
         timed = TimedChain(replace(chain, layers=layers), self.model, self.table)
         _, times = timed.exact(rows, SolveLimits(lambda: np.inf, PASS_STATES))
         found = np.zeros((len(layers), len(rows), 3))
@@ -150,8 +159,12 @@ class Chip:
 
     def costs(self, chain: LayerChain, part: Callable[[Pass], Pass]) -> ChainCosts:
         """Costs of a part of every layer of an inference chain."""
-        found = self.among.costs(chain, part, self.row)
-        return ChainCosts(found[:, 0], found[:, 1], found[:, 2])
+        return self.each([chain], part)[0]
+
+    def each(self, chains: Sequence[LayerChain], part: Callable[[Pass], Pass]) -> list[ChainCosts]:
+        """The same of some chains."""
+        found = self.among.each(chains, part, self.row)
+        return [ChainCosts(one[:, 0], one[:, 1], one[:, 2]) for one in found]
 
 
 PROMPTS = 8  # that a prefill pool takes at once at most
@@ -228,8 +241,7 @@ class LayerGrid:
     @cached_property
     def tokens(self) -> Line:
         """Everything but attention, by the number of tokens."""
-        found = [self.chip.costs(chain, without_attention) for chain in self.token_chains]
-        return self._line(self.token_points, found)
+        return self._line(self.token_points, self.chip.each(self.token_chains, without_attention))
 
     @cached_property
     def working_bytes(self) -> Line:
@@ -240,13 +252,8 @@ class LayerGrid:
     @cached_property
     def decode_attention(self) -> tuple[Line, ...]:
         """Attention of decoding sequences by their number, at each of `contexts`."""
-        return tuple(
-            self._line(
-                self.batch_points,
-                [self.chip.costs(chain, only_attention) for chain in self.decode_chains(context)],
-            )
-            for context in self.contexts
-        )
+        chains = [self.decode_chains(context) for context in self.contexts]
+        return tuple(self._line(self.batch_points, costs) for costs in self._attentions_of(chains))
 
     @cached_property
     def batch_points(self) -> list[int]:
@@ -265,13 +272,14 @@ class LayerGrid:
     @cached_property
     def chunk_attention(self) -> Mapping[int, Line]:
         """Attention of a chunk of one prompt by the tokens before it, for every size of `chunks`."""
-        return {chunk: self._chunk_attention(chunk) for chunk in self.chunks}
+        costs = self._attentions_of([self.chunk_chains(chunk) for chunk in self.chunks])
+        each = zip(self.chunks, costs, strict=True)
+        return {chunk: self._line(self.befores(chunk), some) for chunk, some in each}
 
     @cached_property
     def prompt_attention(self) -> Line:
         """Attention of whole prompts by their number, to which it is proportional but for what is launched once."""
-        costs = [self.chip.costs(chain, only_attention) for chain in self.prompt_chains]
-        return self._line([1, PROMPTS], costs)
+        return self._line([1, PROMPTS], self.chip.each(self.prompt_chains, only_attention))
 
     @property
     def prompt_chains(self) -> list[LayerChain]:
@@ -337,9 +345,10 @@ class LayerGrid:
     def _decode(self, batch: int, context: int) -> LayerChain:
         return self.served.decode(context).chain(batch, self.sharding)
 
-    def _chunk_attention(self, chunk: int) -> Line:
-        costs = [self.chip.costs(chain, only_attention) for chain in self.chunk_chains(chunk)]
-        return self._line(self.befores(chunk), costs)
+    def _attentions_of(self, lines: Sequence[Sequence[LayerChain]]) -> Iterator[list[ChainCosts]]:
+        """Attention of the chains of some lines, all of them costed together."""
+        self.chip.each([chain for chains in lines for chain in chains], only_attention)
+        return (self.chip.each(chains, only_attention) for chains in lines)
 
     def befores(self, chunk: int) -> list[int]:
         """Tokens of a prompt before a chunk of it, least and most."""

@@ -14,6 +14,8 @@ from serving_cases import CACHE_BYTES_PER_TOKEN, batches, served, space
 from phaze.errors import InputError
 from phaze.parallel.serving import ServingOptions, Targets, Traffic
 from phaze.parallel.serving.layer_grid import (
+    Chip,
+    Chips,
     LayerGrid,
     Line,
     doublings,
@@ -72,6 +74,29 @@ def test_all_but_attention_depends_on_the_number_of_tokens_alone(small, tokens):
     one, other = (small.chip.costs(chain, without_attention) for chain in (decode, prefill))
     np.testing.assert_allclose(one.seconds, other.seconds, rtol=1e-9)
     np.testing.assert_allclose(one.joules, other.joules, rtol=1e-9)
+
+
+@pytest.mark.parametrize("chip", ["h100", "tpuv4"])
+def test_layers_costed_together_take_what_each_takes_alone_in_few_calls(source, chip, monkeypatch):
+    """To the last bit; a grid costs its layers in four calls, one for each sort of its figures."""
+    made, costed = space(source, chip=chip), Chips._costed
+    chains = [made.served.decode(context).chain(batch, 1) for context in (256, 300) for batch in (1, 3, 8)]
+    for part in (without_attention, only_attention):
+        together = made.chip.each(chains, part)
+        for chain, some in zip(chains, together, strict=True):
+            alone = Chip.alone(made.chip.among.model, made.chip.table).costs(chain, part)
+            assert alone.seconds.tolist() == some.seconds.tolist()
+            assert alone.joules.tolist() == some.joules.tolist()
+            assert alone.kernels.tolist() == some.kernels.tolist()
+    calls = []
+    monkeypatch.setattr(
+        Chips, "_costed", lambda self, chain, part: calls.append(chain) or costed(self, chain, part)
+    )
+    grid = _grid(space(source, chip=chip), 1)
+    for figures in (grid.tokens, grid.decode_attention, grid.chunk_attention, grid.prompt_attention):
+        assert figures
+    assert sum(len(chain.layers) for chain in calls) > 20
+    assert len(calls) <= 4
 
 
 @given(st.floats(-5, 5), st.floats(-5, 5), st.floats(1, 64))
