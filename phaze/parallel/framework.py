@@ -155,7 +155,7 @@ class Framework(BaseModel):
     ] = False
     trains_adapters: Annotated[
         bool,
-        Field(description="weights are frozen but for adapters of low rank, whose own work does not count"),
+        Field(description="weights are frozen but for adapters of low rank beside the products of attention"),
     ] = False
     expert_passes: Annotated[
         Factor, Field(description="how often rows go through memory once more around each product of experts")

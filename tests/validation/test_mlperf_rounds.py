@@ -9,9 +9,11 @@ from phaze.hardware.architecture import to_table
 from phaze.hardware.cluster_network import load_network
 from phaze.parallel.cluster import Cluster
 from phaze.parallel.training.iteration_estimate import Estimator
+from phaze.parallel.training.recomputation import with_adapters_only
 from phaze.validation.measured.measurement_columns import Columns
 from phaze.validation.sets.training import mlperf_rounds
 from phaze.workload.operators.low_precision import Recipe
+from phaze.workload.parallel_degrees import Sharding
 
 NAMES = (
     *("round", "submitter", "benchmark", "accelerator", "network", "precision_words"),
@@ -66,5 +68,28 @@ def test_frozen_weights_have_no_gradients():
         for changes in ({}, {"trains_adapters": False})
     )
     assert frozen.backward.weight_s == pytest.approx(0.0)
-    lost = trained.backward.kernels_s - frozen.backward.kernels_s
-    assert lost == pytest.approx(trained.backward.weight_s)
+    assert frozen.forward.kernels_s.sum() > trained.forward.kernels_s.sum()  # adapters beside products
+    lost = (trained.backward.kernels_s - frozen.backward.kernels_s).sum()
+    assert 0.8 * trained.backward.weight_s.sum() < lost < trained.backward.weight_s.sum()
+
+
+def test_adapters_move_operands_and_results_of_attention():
+    """The products of 8,192 rows: with 8,192 into 10,240 columns, and with 8,192 into 8,192."""
+    workload, _ = mlperf_rounds._software(LORA, Recipe.FP8)
+    chain = workload.chain(1, Sharding(1), selective=False, keeps_products=True)
+    layer = next(one for one in with_adapters_only(chain).layers if one.kind == "block.attention")
+    forward = {work.name: work.stream_bytes for work in layer.forward.works if "adapter" in work.name}
+    rows, wide, joint = 8192, 8192, 10240
+    assert forward == {
+        "qkv.adapter": 2 * rows * (3 * wide + 4 * joint),
+        "projection.adapter": 2 * rows * (3 * wide + 4 * wide),
+    }
+    names = [work.name for work in layer.forward.works]
+    qkv, beside = names.index("qkv"), names.index("qkv.adapter")
+    after = {a: {b for first, b in layer.forward.edges if first == a} for a in (qkv, beside)}
+    assert after[qkv] == after[beside] != set()
+    backward = [work.name for work in layer.backward.works]
+    assert [name for name in backward if "adapter" in name] == ["projection.adapter.dX", "qkv.adapter.dX"]
+    assert not any(name.endswith(".dW") for name in backward)
+    mlp = next(one for one in with_adapters_only(chain).layers if one.kind == "block.mlp")
+    assert not any("adapter" in work.name for work in (*mlp.forward.works, *mlp.backward.works))

@@ -16,7 +16,7 @@ from phaze.parallel.training.communication import Communication
 from phaze.parallel.training.gradient_sync import DeviceParameters
 from phaze.parallel.training.layer_costs import LayerSizes
 from phaze.parallel.training.memory_footprint import ChunkFootprint, GroupFootprint, PlanMemory
-from phaze.parallel.training.recomputation import with_copies, without_weight_gradients
+from phaze.parallel.training.recomputation import with_adapters_only, with_copies
 from phaze.workload.work import LayerChain
 from phaze.workload.workload import Workload
 
@@ -44,7 +44,7 @@ class PlanLayouts:
             s.microbatch, s.sharding, selective=selective, keeps_products=framework.keeps_products
         )
         kept = with_copies(built, gathered=framework.keeps_gathered, gates=framework.keeps_gates)
-        return without_weight_gradients(kept) if framework.trains_adapters else kept
+        return with_adapters_only(kept) if framework.trains_adapters else kept
 
     def sizes(self, plan: ParallelPlan) -> LayerSizes:
         """The layers with tied parameters counted once where one device has both ends."""

@@ -36,16 +36,69 @@ def runs_again(pass_: Pass, kept: Set[str], *, ends: bool, prunes: bool) -> Flag
     return recomputed
 
 
-def without_weight_gradients(chain: LayerChain) -> LayerChain:
-    """The chain whose weights are frozen: no product makes their gradients."""
-    return replace(chain, layers=tuple(_without_weight_gradients(layer) for layer in chain.layers))
+ADAPTED = frozenset({"qkv", "projection"})
+"""Products of attention, beside which adapters of low rank are trained (Hu et al., LoRA, arXiv 2106.09685, section 4.2,
+and the rules of MLPerf's Llama 2 70B)."""
+
+_BYTES = 2.0
+_FORWARD = (3.0, 4.0)
+"""Times that adapters move the operand and the result of their product forward: a dropped-out copy is written and read;
+the product with the wide side is written, read and added to the result, which is read and written."""
+_BACKWARD = (7.0, 2.0)
+"""The same backward: the copy for the gradient of one side, what comes back written, dropped out and added; the
+gradient read for each side."""
 
 
-def _without_weight_gradients(layer: Layer) -> Layer:
+def with_adapters_only(chain: LayerChain) -> LayerChain:
+    """The chain whose weights are frozen, so that no product makes their gradients, but for adapters of low rank.
+
+    Their products have one side of some 16, so that they take the time of their operands' traffic.
+    """
+    return replace(chain, layers=tuple(_with_adapters_only(layer) for layer in chain.layers))
+
+
+def _with_adapters_only(layer: Layer) -> Layer:
     if layer.backward is None:
         return layer
-    making = {i for i, work in enumerate(layer.backward.works) if work.makes_weight_gradient}
-    return replace(layer, backward=_without(layer.backward, making))
+    forward = layer.forward
+    adapters = {
+        f"{_first(work)}.dW": work for work in forward.works if has_name(work, ADAPTED) and work.gemms
+    }
+    for place, work in enumerate(layer.forward.works):
+        if has_name(work, ADAPTED) and work.gemms:
+            forward = _beside(forward, place, _adapter(work, "adapter", _FORWARD))
+    works = tuple(
+        _adapter(adapters[work.name], "adapter.dX", _BACKWARD) if work.name in adapters else work
+        for work in layer.backward.works
+    )
+    making = {i for i, work in enumerate(works) if work.makes_weight_gradient}
+    return replace(layer, forward=forward, backward=_without(replace(layer.backward, works=works), making))
+
+
+def _adapter(product: Work, name: str, times: tuple[float, float]) -> Work:
+    """Traffic of an adapter beside a product, by how often operand and result are moved."""
+    rows = sum(g.groups * g.m * (times[0] * g.k + times[1] * g.n) for g in product.gemms)
+    return Work(
+        f"{_first(product)}.{name}",
+        OpKind.ELEMENTWISE,
+        Unit.VECTOR,
+        vector_cycles=rows,
+        stream_bytes=_BYTES * rows,
+    )
+
+
+def _beside(pass_: Pass, place: int, work: Work) -> Pass:
+    """The pass with one more operator, which waits for and is waited for by what the one at a place is."""
+    new = len(pass_.works)
+    edges = tuple(
+        (new if a == place else a, new if b == place else b) for a, b in pass_.edges if place in (a, b)
+    )
+    return replace(pass_, works=(*pass_.works, work), edges=(*pass_.edges, *edges))
+
+
+def _first(work: Work) -> str:
+    """Name of the first of the operators that were fused."""
+    return work.name.split("+")[0]
 
 
 def with_copies(chain: LayerChain, *, gathered: bool, gates: bool) -> LayerChain:
