@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Explored,
         ParetoFront,
         Planned,
+        PlannedPools,
         PlannedServing,
         Swept,
         Table,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         networks,
         pareto,
         plan,
+        plan_pools,
         plan_serving,
         plans,
         replay,
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
         trace,
         validate,
         whatif,
+        whatif_failures,
     )
     from phaze.workload.torch_export.torch_tracing import from_torch
 
@@ -63,6 +66,7 @@ __all__ = [
     "Explored",
     "ParetoFront",
     "Planned",
+    "PlannedPools",
     "PlannedServing",
     "Swept",
     "Table",
@@ -82,6 +86,7 @@ __all__ = [
     "networks",
     "pareto",
     "plan",
+    "plan_pools",
     "plan_serving",
     "plans",
     "replay",
@@ -93,6 +98,7 @@ __all__ = [
     "trace",
     "validate",
     "whatif",
+    "whatif_failures",
     "workloads",
 ]
 

@@ -17,6 +17,7 @@ class DocumentName(StrEnum):
     PLAN = "dse-plan"
     SERVING = "dse-serving"
     WHATIF = "dse-whatif"
+    FLEET = "dse-fleet"
     GRAPH = "dse-graph"
     CERTIFY = "phaze-certify"
     EXPLANATION = "phaze-explanation"

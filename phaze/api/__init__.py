@@ -13,7 +13,7 @@ from phaze.api.catalogue_verbs import (
     workloads,
 )
 from phaze.api.evaluation_verbs import Compared, Evaluated, Validated, validate
-from phaze.api.planning_verbs import Planned, PlannedServing, Varied, export
+from phaze.api.planning_verbs import Planned, PlannedPools, PlannedServing, Varied, export
 from phaze.api.record_verbs import (
     Certified,
     Differed,
@@ -29,7 +29,17 @@ from phaze.api.record_verbs import (
 )
 from phaze.api.result_tables import Table
 from phaze.api.search_verbs import Explored, Swept
-from phaze.api.verbs import compare, evaluate, explore, plan, plan_serving, sweep, whatif
+from phaze.api.verbs import (
+    compare,
+    evaluate,
+    explore,
+    plan,
+    plan_pools,
+    plan_serving,
+    sweep,
+    whatif,
+    whatif_failures,
+)
 
 __all__ = [
     "Certified",
@@ -40,6 +50,7 @@ __all__ = [
     "Explored",
     "ParetoFront",
     "Planned",
+    "PlannedPools",
     "PlannedServing",
     "Swept",
     "Table",
@@ -57,6 +68,7 @@ __all__ = [
     "networks",
     "pareto",
     "plan",
+    "plan_pools",
     "plan_serving",
     "plans",
     "replay",
@@ -68,5 +80,6 @@ __all__ = [
     "trace",
     "validate",
     "whatif",
+    "whatif_failures",
     "workloads",
 ]

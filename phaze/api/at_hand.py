@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from phaze.api.evaluation_verbs import Evaluated
-from phaze.api.planning_verbs import Planned, PlannedServing, Varied
+from phaze.api.planning_verbs import Planned, PlannedPools, PlannedServing, Varied
 from phaze.api.search_verbs import Explored, Swept
 from phaze.errors import InputError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from phaze.explore.request.explore_request import ExploreRequest
     from phaze.runs.document_formats import Answer
 
-Run = Explored | Evaluated | Swept | Planned | PlannedServing | Varied | str | Path
+Run = Explored | Evaluated | Swept | Planned | PlannedPools | PlannedServing | Varied | str | Path
 """A run: its folder, or the result that a function came back with."""
 
 
@@ -98,7 +98,7 @@ def run_at_hand(run: Run) -> RunAtHand:
     )
 
 
-_FUNCTIONS = {Planned: "plan", PlannedServing: "plan_serving", Varied: "whatif"}
+_FUNCTIONS = {Planned: "plan", PlannedPools: "plan_pools", PlannedServing: "plan_serving", Varied: "whatif"}
 
 
 def _kept(run: Path) -> RunAtHand:

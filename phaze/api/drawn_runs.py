@@ -116,10 +116,12 @@ def replayed_plan(document: PlanDocument) -> ReplayedPlan | str:
 def answer_page(run: RunAtHand, report: Progress) -> tuple[str, str]:
     """The HTML page of an answer, and why something is left out of it (empty: nothing is)."""
     from phaze.explore.documents.compare_document import CompareDocument
+    from phaze.explore.documents.fleet_document import FleetDocument
     from phaze.explore.documents.plan_document import PlanDocument, WhatIfDocument
     from phaze.explore.documents.result_document import ResultDocument
     from phaze.explore.documents.serving_document import ServingDocument
     from phaze.explore.documents.sweep_document import SweepDocument
+    from phaze.report.page.fleet_page import fleet_page
     from phaze.report.page.other_pages import compare_page, serving_page, whatif_page
 
     match document := run.document:
@@ -133,8 +135,12 @@ def answer_page(run: RunAtHand, report: Progress) -> tuple[str, str]:
             return _page(compare_page, document, run), ""
         case WhatIfDocument():
             return _page(whatif_page, document, run), ""
-        case ServingDocument():
-            return _page(serving_page, document, run), ""
+        case ServingDocument() | FleetDocument():
+            if isinstance(document, FleetDocument):
+                page = _page(fleet_page, document, run)
+            else:
+                page = _page(serving_page, document, run)
+            return page, ""
 
 
 def _page(drawn: Callable[[str, D], str], document: D, run: RunAtHand) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import RenderableType
 
+    from phaze.explore.documents.fleet_document import FleetCertificate, FleetDocument, FleetPlan
     from phaze.explore.documents.plan_document import (
         PlanCertificate,
         PlanDocument,
@@ -25,7 +26,13 @@ if TYPE_CHECKING:
         WhatIfPoint,
     )
     from phaze.explore.documents.serving_document import ServingDocument, ServingFigures, TrialFigures
-    from phaze.inputs.option_models import PlanOptions, PlanServingOptions, WhatIfOptions
+    from phaze.inputs.option_models import (
+        PlanOptions,
+        PlanPoolsOptions,
+        PlanServingOptions,
+        WhatIfFailuresOptions,
+        WhatIfOptions,
+    )
     from phaze.parallel.serving import ServingPlan, ServingSpace
     from phaze.parallel.serving.request_simulation import Trial
 
@@ -68,6 +75,36 @@ class Planned(Shown):
 
 
 @dataclass(frozen=True, repr=False)
+class PlannedPools(Shown):
+    """The best training plan in a fleet of unlike devices; `document` is what `dse plan pools --json` prints."""
+
+    document: FleetDocument
+
+    @property
+    def best(self) -> FleetPlan:
+        """The best plan: devices by pool, stages, time, money, energy."""
+        return self.document.best
+
+    @property
+    def certificate(self) -> FleetCertificate:
+        """How far any plan of the space could be better."""
+        return self.document.certificate
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """A row for the best plan and each of the others as a pandas data frame."""
+        plans = (self.document.best, *self.document.others)
+        nested = {"plan", "pipeline", "pools"}
+        return dataframe(
+            columns_of([one.pools | one.model_dump(mode="json", exclude=nested) for one in plans])
+        )
+
+    def _blocks(self) -> Iterator[RenderableType]:
+        from phaze.report.terminal.fleet_tables import fleet_blocks
+
+        yield from fleet_blocks(self.document)
+
+
+@dataclass(frozen=True, repr=False)
 class Varied(Shown):
     """The best plans as one thing varies; `document` is what `dse whatif --json` prints."""
 
@@ -85,9 +122,11 @@ class Varied(Shown):
         return self.points.to_dataframe()
 
     def _blocks(self) -> Iterator[RenderableType]:
+        from phaze.report.terminal.failure_tables import failure_blocks
         from phaze.report.terminal.whatif_table import whatif_blocks
 
-        return whatif_blocks(self.document)
+        told = self.document
+        return failure_blocks(told) if told.varied == "domain" else whatif_blocks(told)
 
 
 @dataclass(frozen=True, repr=False)
@@ -133,6 +172,21 @@ def plan(options: PlanOptions) -> Planned:
     return Planned(document)
 
 
+def plan_pools(options: PlanPoolsOptions) -> PlannedPools:
+    """Find the best training plan on pools of unlike devices, with a bound, as `dse plan pools` does.
+
+    Raises InputError where arguments or the fleet are no good, InfeasibleError where the fleet cannot hold the model.
+    """
+    from phaze.inputs.fleet_inputs import fleet_answer
+    from phaze.inputs.recorded.input_files import record_question
+    from phaze.runs.run_directory import kept_answer
+
+    with kept_answer(options.out) as keep:
+        document = record_question(fleet_answer(options), "plan pools", options)
+        keep(document)
+    return PlannedPools(document)
+
+
 def whatif(options: WhatIfOptions) -> Varied:
     """Vary one parameter and re-plan for each value, as `dse whatif` does; what is fixed stays fixed.
 
@@ -150,6 +204,21 @@ def whatif(options: WhatIfOptions) -> Varied:
         keep(document)
     if options.plot is not None:
         write_plot(document, options.plot)
+    return Varied(document)
+
+
+def whatif_failures(options: WhatIfFailuresOptions) -> Varied:
+    """Plan for goodput in scale-up domains of several sizes, as `dse whatif failures` does.
+
+    Raises InputError where an argument is no good; where nothing fits a domain, its row says why.
+    """
+    from phaze.inputs.plan_inputs import failures_answer
+    from phaze.inputs.recorded.input_files import record_question
+    from phaze.runs.run_directory import kept_answer
+
+    with kept_answer(options.out) as keep:
+        document = record_question(failures_answer(options), "whatif failures", options)
+        keep(document)
     return Varied(document)
 
 
@@ -205,4 +274,5 @@ def launch_recipe(document: PlanDocument, target: str, option: str) -> tuple[str
 def _varied_row(point: WhatIfPoint) -> dict[str, Any]:
     """A value with the figures of its plan, or the reason why it has none."""
     told = plan_row(point.plan.best) if point.plan else {"reason": point.reason}
-    return {"value": point.value, **told}
+    kept = point.plan.best.goodput if point.plan else None
+    return {"value": point.value, **told, **(kept.model_dump() if kept else {})}

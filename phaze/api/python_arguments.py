@@ -23,8 +23,9 @@ _Result = TypeVar("_Result")
 
 _OPTION = re.compile(r"--([a-z][a-z0-9-]*)")
 _VERB = re.compile(
-    r"\bdse (run|evaluate|compare|sweep|validate|plan serving|plan|whatif|certify|explain|pareto|report|trace|diff|"
-    r"replay|archs|workloads|networks|spaces|frameworks|plans|solve schedule|solve placement)\b"
+    r"\bdse (run|evaluate|compare|sweep|validate|plan serving|plan pools|plan|whatif failures|whatif|certify|explain|"
+    r"pareto|report|trace|diff|replay|archs|workloads|networks|spaces|frameworks|plans|"
+    r"solve schedule|solve placement)\b"
     r"(?! (?:show|new|export|cost|fit)\b)"
 )
 

@@ -12,9 +12,11 @@ from phaze.inputs.option_models import (
     CompareOptions,
     EvaluateOptions,
     PlanOptions,
+    PlanPoolsOptions,
     PlanServingOptions,
     RunOptions,
     SweepOptions,
+    WhatIfFailuresOptions,
     WhatIfOptions,
 )
 
@@ -23,5 +25,7 @@ sweep = with_arguments(SweepOptions, search_verbs.sweep)
 evaluate = with_arguments(EvaluateOptions, evaluation_verbs.evaluate, arguments_at_hand)
 compare = with_arguments(CompareOptions, evaluation_verbs.compare, arguments_at_hand)
 plan = with_arguments(PlanOptions, planning_verbs.plan, arguments_at_hand)
+plan_pools = with_arguments(PlanPoolsOptions, planning_verbs.plan_pools, arguments_at_hand)
 whatif = with_arguments(WhatIfOptions, planning_verbs.whatif, arguments_at_hand)
+whatif_failures = with_arguments(WhatIfFailuresOptions, planning_verbs.whatif_failures, arguments_at_hand)
 plan_serving = with_arguments(PlanServingOptions, planning_verbs.plan_serving, arguments_at_hand)

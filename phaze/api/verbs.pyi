@@ -3,7 +3,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from phaze.api.evaluation_verbs import Compared, Evaluated
-from phaze.api.planning_verbs import Planned, PlannedServing, Varied
+from phaze.api.planning_verbs import Planned, PlannedPools, PlannedServing, Varied
 from phaze.api.search_verbs import Explored, Swept
 from phaze.explore.documents.result_document import Design, FrontierPoint, ScorePoint
 from phaze.explore.request.search_progress import Progress
@@ -219,8 +219,42 @@ def plan(
     order: str | None = None,
     offload: str | None = None,
     bind: Mapping[str, int] | Sequence[str] | None = None,
+    failures: str | Path | None = None,
+    on_failure: str = "drop",
     out: str | Path | None = None,
 ) -> Planned: ...
+def plan_pools(
+    workload: Source,
+    fleet: str | Path,
+    *,
+    devices: int = 1024,
+    global_batch: int | None = None,
+    plans: str | Path | Plans = "full",
+    framework: str | Path | Framework = "ideal",
+    network: str | Path | Network = "default",
+    attention: str | None = None,
+    fusion: str | None = None,
+    recipe: str | None = None,
+    rung: str = "analytic",
+    calibration: str | Path | None = None,
+    data_parallel: int | None = None,
+    tensor_parallel: int | None = None,
+    pipeline_parallel: int | None = None,
+    context_parallel: int | None = None,
+    expert_parallel: int | None = None,
+    sequence_parallel: bool | None = None,
+    whole: str | None = None,
+    microbatch: int | None = None,
+    schedule: str | None = None,
+    chunks: int | None = None,
+    recompute: str | None = None,
+    zero: int | None = None,
+    order: str | None = None,
+    offload: str | None = None,
+    bind: Mapping[str, int] | Sequence[str] | None = None,
+    out: str | Path | None = None,
+    objective: str = "throughput",
+) -> PlannedPools: ...
 def whatif(
     arch: str | Path | Architecture | Design | FrontierPoint | ScorePoint | Explored | Evaluated,
     workload: Source,
@@ -250,8 +284,43 @@ def whatif(
     zero: int | None = None,
     order: str | None = None,
     offload: str | None = None,
+    failures: str | Path | None = None,
+    on_failure: str = "drop",
     out: str | Path | None = None,
     plot: Path | None = None,
+) -> Varied: ...
+def whatif_failures(
+    arch: str | Path | Architecture | Design | FrontierPoint | ScorePoint | Explored | Evaluated,
+    workload: Source,
+    *,
+    devices: int = 1024,
+    global_batch: int | None = None,
+    plans: str | Path | Plans = "full",
+    framework: str | Path | Framework = "ideal",
+    network: str | Path | Network = "default",
+    attention: str | None = None,
+    fusion: str | None = None,
+    recipe: str | None = None,
+    rung: str = "analytic",
+    calibration: str | Path | None = None,
+    data_parallel: int | None = None,
+    tensor_parallel: int | None = None,
+    pipeline_parallel: int | None = None,
+    context_parallel: int | None = None,
+    expert_parallel: int | None = None,
+    sequence_parallel: bool | None = None,
+    whole: str | None = None,
+    microbatch: int | None = None,
+    schedule: str | None = None,
+    chunks: int | None = None,
+    recompute: str | None = None,
+    zero: int | None = None,
+    order: str | None = None,
+    offload: str | None = None,
+    failures: str | Path = "llama3-2024",
+    on_failure: str = "drop",
+    out: str | Path | None = None,
+    domain: str | Sequence[int] = "8,32,72",
 ) -> Varied: ...
 def plan_serving(
     arch: str | Path | Architecture | Design | FrontierPoint | ScorePoint | Explored | Evaluated,

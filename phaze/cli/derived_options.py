@@ -30,6 +30,7 @@ _PACKAGED: dict[Packaged, known.Completer] = {
     Packaged.NETWORKS: known.networks,
     Packaged.FRAMEWORKS: known.frameworks,
     Packaged.PLANS: known.plans,
+    Packaged.FAILURES: known.failures,
 }
 
 

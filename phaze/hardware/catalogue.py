@@ -22,6 +22,7 @@ class Catalogue(StrEnum):
     NETWORK = "networks"
     FRAMEWORK = "frameworks"
     PLAN_SPACE = "plans"
+    FAILURE = "failures"
 
 
 def packaged(catalogue: Catalogue) -> dict[str, Path]:

@@ -284,6 +284,18 @@ class Network(BaseModel):
             inside = tier.devices or inside
         return self.model_copy(update={"tiers": tuple(tiers)})
 
+    def in_domains(self, devices: int) -> Network:
+        """The network with scale-up domains of another size. Raises InputError where links are not switched."""
+        inner, *outer = self.tiers
+        if inner.topology not in (Topology.SWITCH, Topology.FAT_TREE) or not outer:
+            raise InputError(
+                f"network {self.name} has no domains of any size: its innermost tier of {len(self.tiers)} is a "
+                f"{inner.topology}"
+            )
+        kept = [t for t in outer if t.devices is None or (t.devices > devices and t.devices % devices == 0)]
+        tiers = (inner.model_copy(update={"devices": devices}), *(kept or outer[-1:]))
+        return self.model_copy(update={"name": f"{self.name} in domains of {devices}", "tiers": tiers})
+
     def ideal(self) -> Network:
         """The same domains on switches as fast as the chips' own links, without latency."""
         tiers = tuple(Tier(devices=tier.devices) for tier in self.tiers)

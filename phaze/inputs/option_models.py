@@ -64,6 +64,7 @@ class Packaged(Enum):
     NETWORKS = "networks"
     FRAMEWORKS = "frameworks"
     PLANS = "plans"
+    FAILURES = "failures"
 
 
 @dataclass(frozen=True)
@@ -609,13 +610,52 @@ class CompareOptions(KeptOptions, EconomicOptions, PassTaskOptions, SeveralArchO
     """Of `dse compare` and `phaze.compare`."""
 
 
+_ON_FAILURE = ("drop", "ntp", "ntp-power")
+
+
 @dataclass(frozen=True, kw_only=True)
-class PlanOptions(KeptOptions, BindOptions, PlanChoices, TaskOptions, OneArchOptions):
+class FailureOptions(Options):
+    """How devices fail, and what is done about it."""
+
+    failures: str | Path | None = option(
+        None,
+        "Plan for goodput: how devices fail and restart, built-in record (llama3-2024) or YAML file.",
+        offers=Packaged.FAILURES,
+        metavar="NAME|FILE",
+    )
+    on_failure: str = option(
+        "drop",
+        "Replicas with devices out: drop (they wait), ntp (narrower groups, fewer samples) or ntp-power (the same at "
+        "raised clocks).",
+        offers=_ON_FAILURE,
+    )
+
+
+_FLEET_OBJECTIVES = ("throughput", "cost_per_sample", "energy_per_sample")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions(KeptOptions, FailureOptions, BindOptions, PlanChoices, TaskOptions, OneArchOptions):
     """Of `dse plan` and `phaze.plan`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class WhatIfOptions(KeptOptions, PlanChoices, TaskOptions, OneArchOptions):
+class PlanPoolsOptions(KeptOptions, BindOptions, PlanChoices, TaskOptions):
+    """Of `dse plan pools` and `phaze.plan_pools`."""
+
+    fleet: Path = option(
+        ...,
+        "Pools of unlike devices: a YAML file with their chips, counts, networks, zones and prices.",
+        metavar="FILE",
+        taken="str | Path",
+    )
+    objective: str = option(
+        "throughput", "throughput, cost_per_sample, or energy_per_sample (at TDP).", offers=_FLEET_OBJECTIVES
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhatIfOptions(KeptOptions, FailureOptions, PlanChoices, TaskOptions, OneArchOptions):
     """Of `dse whatif`."""
 
     vary: str = option(
@@ -628,6 +668,24 @@ class WhatIfOptions(KeptOptions, PlanChoices, TaskOptions, OneArchOptions):
     )
     plot: Path | None = option(
         None, "Draw where the time goes into this file, .svg or .html.", effect=Effect.NOTHING
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhatIfFailuresOptions(KeptOptions, FailureOptions, PlanChoices, TaskOptions, OneArchOptions):
+    """Of `dse whatif failures` and `phaze.whatif_failures`."""
+
+    failures: str | Path = option(
+        "llama3-2024",
+        "How devices fail and restart: built-in record or YAML file.",
+        offers=Packaged.FAILURES,
+        metavar="NAME|FILE",
+    )
+    domain: str = option(
+        "8,32,72",
+        "Sizes of scale-up domains, which switches join.",
+        metavar="N1,N2,...",
+        taken="str | Sequence[int]",
     )
 
 
@@ -684,7 +742,9 @@ MODELS: Mapping[str, type[Options]] = {
     "evaluate": EvaluateOptions,
     "compare": CompareOptions,
     "plan": PlanOptions,
+    "plan pools": PlanPoolsOptions,
     "plan serving": PlanServingOptions,
     "whatif": WhatIfOptions,
+    "whatif failures": WhatIfFailuresOptions,
 }
 """By verb."""

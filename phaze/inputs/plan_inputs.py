@@ -10,19 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InputError
 from phaze.inputs.economic_inputs import make_economics
-from phaze.inputs.option_models import PlanChoices, PlanOptions, TaskOptions
+from phaze.inputs.option_models import FailureOptions, PlanChoices, PlanOptions, TaskOptions
 
 if TYPE_CHECKING:
     from phaze.explore.documents.plan_document import PlanDocument, WhatIfDocument
     from phaze.explore.documents.serving_document import ServingDocument
-    from phaze.inputs.option_models import PlanServingOptions, WhatIfOptions
+    from phaze.explore.request.explore_request import Task
+    from phaze.inputs.option_models import PlanServingOptions, WhatIfFailuresOptions, WhatIfOptions
+    from phaze.parallel.failures.goodput import FailingCluster
     from phaze.parallel.parallel_plan import Offload
     from phaze.parallel.serving import ServingPlan, ServingSpace
     from phaze.parallel.serving.request_simulation import Trial
     from phaze.quantity import Quantity
     from phaze.workload.parallel_degrees import Shardable
 
-_VARIED = {"arch", *TaskOptions.described(), *PlanChoices.described()}
+_VARIED = {"arch", *TaskOptions.described(), *PlanChoices.described(), *FailureOptions.described()}
 
 
 def held_choices(given: PlanChoices) -> dict[str, tuple[Any, ...]]:
@@ -109,7 +111,42 @@ def plan_answer(options: PlanOptions) -> PlanDocument:
     asked = asked_task(options.workload, options)
     check_calibration(asked, [chip], chip.name)
     task = task_in_recipe(asked, options.recipe, chip)
-    return find_best_plan(replace(task, held=held_choices(options)), chip)
+    task = replace(task, held=held_choices(options))
+    return find_best_plan(task, chip, failing_cluster(task, options))
+
+
+def failing_cluster(task: Task, options: FailureOptions) -> FailingCluster | None:
+    """The cluster as it fails, where options say how. Raises InputError."""
+    from phaze.inputs.named_choices import choose
+    from phaze.parallel.failures.domain_survival import OnFailure
+    from phaze.parallel.failures.failure_record import load_failures
+    from phaze.parallel.failures.goodput import FailingCluster
+
+    policy = choose(OnFailure, options.on_failure, "--on-failure")
+    if options.failures is None:
+        if policy is not OnFailure.DROP:
+            raise InputError(f"--on-failure {policy} needs --failures, for instance --failures llama3-2024")
+        return None
+    record = load_failures(options.failures)
+    return FailingCluster.of(task.workload, task.cluster, record, policy)
+
+
+def failures_answer(options: WhatIfFailuresOptions) -> WhatIfDocument:
+    """The plans of best goodput for all sizes of scale-up domains. Raises InputError."""
+    from phaze.explore.documents.plan_document import vary
+    from phaze.hardware.cluster_network import Network, load_network
+
+    sizes = options.domain.split(",") if isinstance(options.domain, str) else [*map(str, options.domain)]
+    for size in sizes:
+        if not size.strip().isdigit() or int(size) < 1:
+            raise InputError(f"--domain: {size.strip()!r} is not a number of devices, for instance 8,32,72")
+    given = options.network if isinstance(options.network, Network) else load_network(options.network)
+
+    def planned(size: str) -> PlanDocument:
+        network = given.in_domains(int(size))
+        return plan_answer(PlanOptions.of(options.values | {"network": network}))
+
+    return vary("domain", [size.strip() for size in sizes], planned)
 
 
 def whatif_answer(options: WhatIfOptions) -> WhatIfDocument:

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from phaze.document_names import DocumentName
 from phaze.errors import InputError
 from phaze.explore.documents.compare_document import CompareDocument
+from phaze.explore.documents.fleet_document import FleetDocument
 from phaze.explore.documents.plan_document import PlanDocument, WhatIfDocument
 from phaze.explore.documents.result_document import ResultDocument
 from phaze.explore.documents.serving_document import ServingDocument
@@ -27,7 +28,15 @@ from phaze.runs.document_migration import (
 )
 from phaze.text_file import MIB
 
-Answer = ResultDocument | SweepDocument | CompareDocument | PlanDocument | ServingDocument | WhatIfDocument
+Answer = (
+    ResultDocument
+    | SweepDocument
+    | CompareDocument
+    | PlanDocument
+    | ServingDocument
+    | WhatIfDocument
+    | FleetDocument
+)
 """Content of `result.json` in a run directory, by the verb that made it."""
 
 RESULT = Format(DocumentName.RESULT, ResultDocument, [same_but_for_the_manifest, as_is, as_is])
@@ -36,7 +45,8 @@ COMPARE = Format(DocumentName.COMPARE, CompareDocument, [as_is, as_is])
 PLAN = Format(DocumentName.PLAN, PlanDocument, [same_but_for_the_manifest, as_is])
 SERVING = Format(DocumentName.SERVING, ServingDocument, [same_but_for_the_manifest])
 WHATIF = Format(DocumentName.WHATIF, WhatIfDocument, [whatif_2, whatif_3])
-ANSWERS: tuple[Format[Answer], ...] = (RESULT, SWEEP, COMPARE, PLAN, SERVING, WHATIF)
+FLEET = Format(DocumentName.FLEET, FleetDocument)
+ANSWERS: tuple[Format[Answer], ...] = (RESULT, SWEEP, COMPARE, PLAN, SERVING, WHATIF, FLEET)
 
 _Model = TypeVar("_Model", bound=BaseModel)
 _FILE = "result.json"

@@ -10,7 +10,7 @@ from phaze.document_names import DocumentName
 from phaze.explore.documents.certify_document import CERTIFY_SCHEMA, CertifyReport
 from phaze.explore.documents.explanation_document import EXPLANATION_SCHEMA, Explanation
 from phaze.runs.design_table import designs_schema
-from phaze.runs.document_formats import COMPARE, PLAN, RESULT, SERVING, SWEEP, WHATIF
+from phaze.runs.document_formats import COMPARE, FLEET, PLAN, RESULT, SERVING, SWEEP, WHATIF
 from phaze.runs.run_difference import Difference
 from phaze.validation.validation_document import ValidationReport
 
@@ -31,6 +31,7 @@ class Kind(StrEnum):
     PLAN = "plan"
     SERVING = "serving"
     WHATIF = "whatif"
+    FLEET = "fleet"
     DIFF = "diff"
     CERTIFY = "certify"
     EXPLANATION = "explanation"
@@ -54,6 +55,7 @@ def _models() -> Mapping[Kind, tuple[str, type[BaseModel]]]:
         Kind.PLAN: PLAN,
         Kind.SERVING: SERVING,
         Kind.WHATIF: WHATIF,
+        Kind.FLEET: FLEET,
     }
     kept: dict[Kind, tuple[str, type[BaseModel]]] = {
         kind: (form.schema, form.model) for kind, form in formats.items()

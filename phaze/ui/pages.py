@@ -7,6 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from urllib.parse import quote
 
+from phaze.explore.documents.fleet_document import FleetDocument
 from phaze.explore.documents.plan_document import PlanDocument, WhatIfDocument
 from phaze.explore.documents.result_document import ResultDocument
 from phaze.explore.documents.serving_document import ServingDocument
@@ -111,8 +112,9 @@ def told(document: Answer) -> tuple[str, str]:
         case ServingDocument(request=request, best=served):
             asked = f"serve {request['workload']} on {request['devices']:,} x {request['architecture']}"
             return asked, f"{fmt.number(served.tokens_per_s)} tokens/s"
-        case PlanDocument(request=request, best=planned):
-            asked = f"plan {', '.join(request['workloads'])} on {request['devices']:,} x {request['architecture']}"
+        case PlanDocument(request=request, best=planned) | FleetDocument(request=request, best=planned):
+            chips = request["architecture"] if "architecture" in request else f"fleet {request['fleet']}"
+            asked = f"plan {', '.join(request['workloads'])} on {request['devices']:,} x {chips}"
             return asked, f"{fmt.duration(planned.iteration_time_s)} per iteration"
         case WhatIfDocument(varied=varied, points=points):
             return f"what if {label(varied)} were another", f"{len(points)} values"

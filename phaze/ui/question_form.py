@@ -19,6 +19,7 @@ _CATALOGUES = {
     Packaged.NETWORKS: "NETWORK",
     Packaged.FRAMEWORKS: "FRAMEWORK",
     Packaged.PLANS: "PLAN_SPACE",
+    Packaged.FAILURES: "FAILURE",
 }
 
 

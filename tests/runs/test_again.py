@@ -39,6 +39,7 @@ LINES = {
     "plan": ("plan", "--arch", "h100", *LINE),
     "compare": ("compare", "--arch", "h100", "a100", *LINE),
     "whatif": ("whatif", "--arch", "h100", *LINE, "--vary", "devices=1,2"),
+    "whatif failures": ("whatif", "failures", "--arch", "h100", *LINE, "--domain", "1,2"),
     "plan serving": (
         "plan",
         "serving",

@@ -22,6 +22,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
             "concurrency",
             "serve",
         ),
+        *("fleet", "failures", "on_failure", "domain"),
         *("vary", "objective", "objectives", "axes", "x", "y", "z", "reference", "combine", "weight"),
         *(
             "layer",

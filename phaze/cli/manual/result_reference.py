@@ -21,6 +21,7 @@ _PRINTED_BY = {
     "plan": "`dse plan`, and `dse evaluate` of a fixed plan",
     "serving": "`dse plan serving`",
     "whatif": "`dse whatif`",
+    "fleet": "`dse plan pools`",
     "diff": "`dse diff`",
     "certify": "`dse certify`",
     "explanation": "`dse explain RUN`",

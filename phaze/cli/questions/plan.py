@@ -10,7 +10,7 @@ import typer
 
 from phaze.cli.derived_options import takes
 from phaze.cli.manual.typer_app import App
-from phaze.cli.questions import plan_serving
+from phaze.cli.questions import plan_pools, plan_serving
 from phaze.cli.shell_completion import one_of
 from phaze.inputs.option_models import PlanOptions
 
@@ -30,7 +30,7 @@ def training(options: PlanOptions, context: typer.Context) -> None:
 
     Exit codes: 3
 
-    See also: dse plan export and dse plan serving; dse whatif, which plans for every value of one thing.
+    See also: dse plan export, dse plan pools and dse plan serving; dse whatif, for every value of one thing.
     """
     if context.invoked_subcommand is not None:
         return
@@ -88,4 +88,5 @@ def export(
         say(f"dse: {remark}", quiet=False)
 
 
+app.command("pools")(plan_pools.command)
 app.command("serving")(plan_serving.command)

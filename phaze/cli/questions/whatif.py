@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import sys
 
+import typer
+
 from phaze.cli.derived_options import takes
+from phaze.cli.manual.typer_app import App
+from phaze.cli.questions import whatif_failures
 from phaze.inputs.option_models import WhatIfOptions
 
+app = App(name="whatif", invoke_without_command=True)
 
-@takes(WhatIfOptions)
-def command(options: WhatIfOptions) -> None:
+
+@app.callback()
+@takes(WhatIfOptions, may_lack=("arch", "workload", "vary"))
+def varied(options: WhatIfOptions, context: typer.Context) -> None:
     """Vary one parameter and re-plan for each value; what is fixed stays fixed.
 
     Examples:
@@ -20,14 +27,22 @@ def command(options: WhatIfOptions) -> None:
 
     Exit codes: 3
 
-    See also: dse plan for one value; dse explain for the names of hardware fields.
+    See also: dse whatif failures; dse plan for one value; dse explain for the names of hardware fields.
     """
+    if context.invoked_subcommand is not None:
+        return
     from phaze.cli.console_output import console, print_json, progress, say
+    from phaze.errors import InputError
     from phaze.inputs.plan_inputs import whatif_answer
     from phaze.inputs.recorded.input_files import record_question
     from phaze.report.terminal.whatif_table import check_plot_file, print_whatif, write_plot
     from phaze.runs.run_directory import kept_answer
 
+    if not options.arch or not options.workload or not options.vary:
+        raise InputError(
+            "dse whatif needs --arch, --workload and --vary, for instance --arch h100 --workload gpt3 "
+            "--vary devices=256,512"
+        )
     if options.plot is not None:
         check_plot_file(options.plot)
     with kept_answer(options.out) as keep, progress(quiet=options.quiet, phase="planning"):
@@ -40,3 +55,6 @@ def command(options: WhatIfOptions) -> None:
     if options.plot is not None:
         write_plot(document, options.plot)
         say(f"Wrote {options.plot}.", quiet=options.json or options.quiet)
+
+
+app.command("failures")(whatif_failures.command)

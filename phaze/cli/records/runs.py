@@ -88,6 +88,7 @@ def _workloads(document: Answer) -> list[str]:
 
 def _told(document: Answer) -> dict[str, Any]:
     """Objective of an answer and its value, where that is one number."""
+    from phaze.explore.documents.fleet_document import FleetDocument
     from phaze.explore.documents.plan_document import PlanDocument, WhatIfDocument
     from phaze.explore.documents.result_document import ResultDocument
     from phaze.explore.documents.serving_document import ServingDocument
@@ -96,7 +97,7 @@ def _told(document: Answer) -> dict[str, Any]:
     match document:
         case ResultDocument(certificate=certificate):
             return {"objective": certificate.objective, "value": certificate.objective_value}
-        case PlanDocument(best=best):
+        case PlanDocument(best=best) | FleetDocument(best=best):
             return {"objective": "throughput", "value": best.throughput_samples_per_s}
         case ServingDocument(best=served):
             return {"objective": "requests_per_s", "value": served.requests_per_s}

@@ -20,6 +20,32 @@ from phaze.explore.documents.result_manifest import manifest
 PLAN_SCHEMA = DocumentName.PLAN.version(3)
 
 
+class PlanGoodput(Record):
+    """What failures leave of a plan's throughput: shares of the time, which sum to 1, and of its replicas."""
+
+    goodput_samples_per_s: float = Field(description="throughput x share")
+    share: float = Field(description="goodput over throughput = working_share x replicas_kept")
+    interruptions_per_day: float = Field(description="that nobody planned, of the devices in use")
+    checkpoint_interval_s: float | None = Field(
+        description="of work between two checkpoints, the best; none: nothing ever fails"
+    )
+    checkpoint_s: float = Field(description="in which one checkpoint stops the job")
+    working_share: float = Field(description="of the time, work that lasts")
+    checkpoint_share: float = Field(description="checkpoints being written")
+    lost_share: float = Field(description="work done again after a failure")
+    restart_share: float = Field(description="from failures to the next step")
+    planned_share: float = Field(description="planned interruptions, with their checkpoints")
+    replicas_kept: float = Field(
+        description="expected share of the samples whose replicas have their devices"
+    )
+    domain_devices: int = Field(description="devices of a scale-up domain, the blast radius of a failure")
+    whole_domains: float = Field(description="share of domains with all their devices")
+    devices_out: float = Field(description="share of devices that wait for repair")
+    spare_devices: int = Field(
+        description="spares in whole groups that keep every replica as it is in 99 % of the time"
+    )
+
+
 class PlanResult(Record):
     """A plan and what it comes to."""
 
@@ -39,6 +65,7 @@ class PlanResult(Record):
     memory: PlanMemory
     breakdown: PlanBreakdown
     kinds: list[PlanKind] = Field(default_factory=list, description="computation by kind of operator")
+    goodput: PlanGoodput | None = Field(default=None, description="where failures are told")
 
 
 class PlanCertificate(Record):

@@ -105,6 +105,8 @@ def _files(options: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
     for what, path in _several("arch", options.get("arch"), _architecture):
         yield what, path
         yield from _bases(what, path)
+    if isinstance(fleet := options.get("fleet"), str | Path):
+        yield "fleet", Path(fleet)
     if isinstance(own := options.get("calibration"), str | Path):
         yield "calibration", Path(own)
     if isinstance(figures := options.get("economics"), str | Path):
@@ -120,6 +122,7 @@ def _catalogued(options: Mapping[str, Any]) -> Iterator[tuple[str, Catalogue, Pa
         ("space", Catalogue.SPACE),
         ("framework", Catalogue.FRAMEWORK),
         ("plans", Catalogue.PLAN_SPACE),
+        ("failures", Catalogue.FAILURE),
     ):
         if isinstance(named := options.get(what), str | Path):
             yield what, catalogue, find(catalogue, named)

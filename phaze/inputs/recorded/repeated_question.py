@@ -12,8 +12,9 @@ from phaze.errors import InputError
 from phaze.explore.documents.result_document import ResultDocument
 from phaze.explore.documents.serving_document import ServingDocument
 from phaze.inputs.evaluate_inputs import compare_given, evaluate_given
+from phaze.inputs.fleet_inputs import fleet_answer
 from phaze.inputs.option_models import MODELS, RunOptions, SweepOptions
-from phaze.inputs.plan_inputs import plan_answer, serving_answer, whatif_answer
+from phaze.inputs.plan_inputs import failures_answer, plan_answer, serving_answer, whatif_answer
 from phaze.inputs.recorded.recorded_request import asked_before, asked_of_run, check_inputs
 from phaze.runs.run_directory import write_answer
 
@@ -44,8 +45,10 @@ _ANSWERS: Mapping[str, Callable[[Any], Answer]] = {
     "evaluate": evaluate_given,
     "compare": lambda options: compare_given(options).document,
     "plan": plan_answer,
+    "plan pools": fleet_answer,
     "plan serving": lambda options: serving_answer(options)[1][2],
     "whatif": whatif_answer,
+    "whatif failures": failures_answer,
 }
 
 

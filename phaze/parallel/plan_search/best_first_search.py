@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf, prod
@@ -68,9 +68,19 @@ class PlanAnswer:
     least_host_bytes: float = inf
 
 
-def best_plans(estimator: Estimator, space: PlanSpace, capacity_bytes: float, top: int = 1) -> PlanAnswer:
-    """The `top` fastest plans whose every device fits into the capacity: exact over the space."""
-    return _Search(estimator, space, capacity_bytes, top).answer()
+Slowdown = Callable[[ParallelPlan], float]
+"""What iterations of a plan are longer by, 1 or more, by its degrees alone: failures, for instance."""
+
+
+def best_plans(
+    estimator: Estimator,
+    space: PlanSpace,
+    capacity_bytes: float,
+    top: int = 1,
+    slowdown: Slowdown = lambda _: 1.0,
+) -> PlanAnswer:
+    """The `top` fastest plans whose every device fits into the capacity, slowed down: exact over the space."""
+    return _Search(estimator, space, capacity_bytes, top, slowdown).answer()
 
 
 _AT_ONCE = 128
@@ -110,6 +120,7 @@ class _Search:
     space: PlanSpace
     capacity_bytes: float
     top: int
+    slowdown: Slowdown
     account: PlanBreakdown = field(default_factory=PlanBreakdown)
     found: list[EvaluatedPlan] = field(default_factory=list)
     memory: MemoryTally = field(default_factory=MemoryTally)
@@ -120,7 +131,8 @@ class _Search:
     def answer(self) -> PlanAnswer:
         """Look at all plans in the order of their bounds, which grow tighter where they are low."""
         opened = enumerate(screened_plans(self.estimator, self.space))
-        waiting = sorted(((some.bound_s, place, some) for place, some in opened), key=lambda entry: entry[:2])
+        bounds = ((some.bound_s * self.slowdown(some.pipeline), place, some) for place, some in opened)
+        waiting = sorted(bounds, key=lambda entry: entry[:2])
         queues, taken = self.queues, 0
         while True:
             lowest = min(queues.lowest, self._worst, NEVER_S)
@@ -176,7 +188,10 @@ class _Search:
     @property
     def _worst(self) -> float:
         """Seconds that a plan has to beat."""
-        return self.found[-1].iteration.iteration_s if len(self.found) == self.top else inf
+        return self._slowed_s(self.found[-1]) if len(self.found) == self.top else inf
+
+    def _slowed_s(self, one: EvaluatedPlan) -> float:
+        return one.iteration.iteration_s * self.slowdown(one.plan)
 
     def _whole(self, waiting: Sequence[_Waiting]) -> Iterator[_Waiting]:
         """Bounds of pipelines as those of iterations; what these add is the same where schedules place chunks alike."""
@@ -195,7 +210,7 @@ class _Search:
             ]
             self.known.update(zip(new, rest_s(self.estimator, variants), strict=True))
         for key, (bound, place, some) in zip(keys, waiting, strict=True):
-            yield bound + self.known[key], place, some
+            yield bound + self.known[key] * self.slowdown(some.pipeline), place, some
 
     @cached_property
     def _leanest(self) -> frozenset[frozenset[Offload]]:
@@ -209,8 +224,9 @@ class _Search:
         """Variants of pipelines as they fit in memory, with bounds of what then runs again."""
         for fit in self._fits.fitted([opened.plan for *_, opened in some]):
             bound, place, _, opened = some[fit.which]
-            rest_s = bound - opened.bound_s
-            longer = (fit.busy_s + rest_s) * (1 - BOUND_ROUNDING)
+            slower = self.slowdown(opened.pipeline)
+            rest_s = bound / slower - opened.bound_s
+            longer = (fit.busy_s + rest_s) * slower * (1 - BOUND_ROUNDING)
             heapq.heappush(self.queues.fitting, (max(bound, longer), place, fit.number, fit))
 
     def _bound(self, some: Sequence[_Fitting]) -> None:
@@ -222,7 +238,7 @@ class _Search:
         ]
         bounds = batch_bounds_s(self.estimator, [plan for *_, plan in plans]).tolist()
         for bound, (place, number, plan) in zip(bounds, plans, strict=True):
-            heapq.heappush(self.queues.bounded, (bound, place, number, plan))
+            heapq.heappush(self.queues.bounded, (bound * self.slowdown(plan), place, number, plan))
 
     def _evaluate(self, plan: ParallelPlan) -> None:
         iteration = self.estimator.iteration(plan)
@@ -231,4 +247,4 @@ class _Search:
             return
         self.account.evaluated += 1
         found = [*self.found, EvaluatedPlan(plan, iteration)]
-        self.found = sorted(found, key=lambda e: e.iteration.iteration_s)[: self.top]
+        self.found = sorted(found, key=self._slowed_s)[: self.top]

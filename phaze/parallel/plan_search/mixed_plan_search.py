@@ -77,7 +77,7 @@ class Cutting:
     def _chain(self) -> MixedChain:
         """Blocks with what comes before the first and after the last, whatever fits."""
         first, chips, count = self.options.blocks, self.architectures, len(self.options.blocks)
-        inner = self._runs_s(self.options.recomputation)
+        inner = self.runs_s(self.options.recomputation)
         sizes = self.options.layouts.sizes(self.options.shape)
         parameters = np.add.reduceat(sizes.parameters[0], [g for g, _ in self.options.division.groups])
         return MixedChain(
@@ -89,7 +89,7 @@ class Cutting:
             power_w=chips.power_w,
         )
 
-    def _runs_s(self, recomputation: Flags) -> Floats:
+    def runs_s(self, recomputation: Flags) -> Floats:
         """Seconds of one microbatch in runs of blocks i..j, of which some kinds run again, (K, L, L)."""
         rows, (_, kinds) = self.architectures.times.rows, self.options.kinds
         seconds = (rows[:, 0] + rows[:, 2] + recomputation * rows[:, 1])[:, kinds]
@@ -99,10 +99,11 @@ class Cutting:
 
     def _fitting(self, plan: ParallelPlan) -> MixedLine:
         """The same with every architecture twice, as it is and with all blocks recomputed, where that is free."""
-        line, chain, modes = self._line(plan), self._chain, self._modes
+        line, chain, modes = self._line(plan), self._chain, self.modes
         capacities, group = np.unique(self.architectures.capacity_bytes, return_inverse=True)
-        loads = [self._runs_s(recomputation) for recomputation in modes]
-        deepest = [self._deepest(plan, recomputation, capacities) for recomputation in modes]
+        loads = [self.runs_s(recomputation) for recomputation in modes]
+        most = replace(plan, zero=max(self._zeros(plan)))
+        deepest = [self.deepest(most, recomputation, capacities) for recomputation in modes]
         inner, every = np.concatenate(loads), np.concatenate(deepest)
         groups = np.concatenate([group.ravel() + k * len(capacities) for k in range(len(modes))])
         last = np.where(every[groups][:, :, -1] >= 1, inner[:, :, -1], np.inf)
@@ -111,7 +112,7 @@ class Cutting:
         return replace(line, chain=fitting, rate_s=rate_s)
 
     @cached_property
-    def _modes(self) -> list[Flags]:
+    def modes(self) -> list[Flags]:
         """Kinds of groups that run again: as the shape has it, and all blocks where as few as need be do."""
         shape, (first, which) = self.options.shape, self.options.kinds
         if shape.recompute is not Recompute.FULL or shape.recomputed is None:
@@ -120,13 +121,13 @@ class Cutting:
         every[which[np.array(self.options.division.body)]] = True
         return [self.options.recomputation, every]
 
-    def _deepest(self, plan: ParallelPlan, recomputation: Flags, capacities: Floats) -> Integers:
+    def deepest(self, plan: ParallelPlan, recomputation: Flags, capacities: Floats) -> Integers:
         """The largest index from the end at which runs of blocks i..j fit into each memory, (G, L, L).
 
-        Under 1F1B, which holds as many microbatches as there are stages to the end; ranks divide what they may.
+        Under 1F1B, which holds as many microbatches as there are stages to the end.
         """
         layouts, count = self.options.layouts, len(self.options.blocks)
-        memory = layouts.memory_of(replace(plan, zero=max(self._zeros(plan))), self._footprint(recomputation))
+        memory = layouts.memory_of(plan, self._footprint(recomputation))
         own = np.arange(count * count)[:, None]
         kept, working = memory.activations_bytes(own, np.ones((count * count, 1, 1)))
         room = capacities[:, None] - (memory.fixed_bytes(own) + working)

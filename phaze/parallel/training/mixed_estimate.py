@@ -52,7 +52,7 @@ class MixedEstimator(Estimator):
         known = {row: self._one(row).stage_times(plan) for row in set(self.rows)}
         each = [known[row] for row in self.rows]
         sides = ([getattr(one, name) for one in each] for name in ("forward", "recomputation", "backward"))
-        forward, recomputation, backward = (_picked(some, device, np.arange(len(device))) for some in sides)
+        forward, recomputation, backward = (picked(some, device, np.arange(len(device))) for some in sides)
         ways = np.array([one.transfer_s for one in each])
         at = np.arange(len(device) - 1)
         return StageTimes(
@@ -105,7 +105,7 @@ class MixedEstimator(Estimator):
         return first
 
 
-def _picked(sides: Sequence[PassTime], device: Rows, chunk: Rows) -> PassTime:
+def picked(sides: Sequence[PassTime], device: Rows, chunk: Rows) -> PassTime:
     """Every chunk as the side of its device has it."""
 
     def pick(parts: Sequence[Floats]) -> Floats:

@@ -21,6 +21,7 @@ from phaze.parallel.serving.request_simulation import Trial
 from phaze.report import number_format as fmt
 from phaze.report.plan_words import BYTES, TIMES, summary
 from phaze.report.terminal.design_tables import plain_table
+from phaze.report.terminal.failure_tables import goodput_table
 
 
 def print_plan(document: PlanDocument, console: Console) -> None:
@@ -33,6 +34,9 @@ def print_plan(document: PlanDocument, console: Console) -> None:
     console.print(_parts("Time of an iteration", TIMES, best.breakdown.model_dump(), fmt.duration))
     if best.breakdown.hidden_s > 0:
         console.print(f"Beside computation: {fmt.duration(best.breakdown.hidden_s)} of exchanges.")
+    if best.goodput is not None:
+        console.print()
+        console.print(goodput_table(best.goodput))
     console.print()
     console.print(_kinds(best))
     console.print()

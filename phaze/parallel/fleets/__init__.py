@@ -1,0 +1,1 @@
+"""Fleets: pools of unlike devices, and pipelines whose stages lie on several of them."""

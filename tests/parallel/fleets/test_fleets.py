@@ -1,0 +1,249 @@
+"""Fleets of unlike devices: ordinary plans in one pool, every pipeline across two by brute force, links and files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise, product
+
+import pytest
+from small_cases import small_decoder
+
+from phaze.errors import InfeasibleError, InputError
+from phaze.explore.answers.fleet_planning import FleetObjective, FleetPlanning
+from phaze.explore.answers.plan_search import find_best_plan
+from phaze.explore.request.explore_request import Task
+from phaze.hardware.architecture import load_architecture
+from phaze.hardware.cluster_network import two_tiers
+from phaze.parallel.cluster import Recompute
+from phaze.parallel.fleets.fleet_file import Fleet, Pool, ZoneLink, load_fleet
+from phaze.parallel.fleets.fleet_search import FleetSearch
+from phaze.parallel.fleets.unlike_checker import check_unlike
+from phaze.parallel.fleets.unlike_pipeline import StagePlace, UnlikePipeline
+from phaze.parallel.parallel_plan import ParallelPlan
+from phaze.parallel.recount.plan_checker import PlanError
+from phaze.parallel.training.mixed_estimate import MixedEstimator
+from phaze.workload.parallel_degrees import Sharding
+
+NETWORK = two_tiers(2, 200e9, 1e-6, 25e9, 5e-6)
+
+
+def fleet_of(devices=(2, 2), link=None, prices=(3.6, 1.8)):
+    chips = ("a100", "v100")
+    zones = ("here", "there") if link else ("here", "here")
+    pools = tuple(
+        Pool(chip, load_architecture(chip), n, NETWORK, zone, price)
+        for chip, n, zone, price in zip(chips, devices, zones, prices, strict=True)
+    )
+    return Fleet("two", pools, {frozenset(zones): link} if link else {})
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory):
+    workload = small_decoder(tmp_path_factory.mktemp("decoder"))
+    held = {"microbatches": (1, 2), "zeros": None}
+    return Task(workload, 4, NETWORK, 8, held={k: v for k, v in held.items() if v})
+
+
+def search_of(fleet, task, objective=FleetObjective.THROUGHPUT, **more):
+    planning = FleetPlanning(fleet, task, objective)
+    rated = objective is not FleetObjective.THROUGHPUT
+    return planning, FleetSearch(fleet, planning.members, rated, **more)
+
+
+def every_pipeline(search):
+    """Every cut, pool and width, all blocks or none recomputed where memory asks for it; worked out one by one."""
+    first = search.members[0]
+    for common in search.commons():
+        blocks = sum(first.estimator.division(ParallelPlan(common.microbatch)).body)
+        choices = [(m, t) for m in search.members for t in m.space.tensor if t <= m.pool.devices]
+        for cuts in product((False, True), repeat=blocks - 1):
+            starts = [0, *(i + 1 for i, cut in enumerate(cuts) if cut), blocks]
+            sizes = tuple(b - a for a, b in pairwise(starts))
+            for chosen in product(choices, repeat=len(sizes)):
+                yield from pipelines_of(search, common, sizes, chosen)
+
+
+def pipelines_of(search, common, sizes, chosen):
+    used = {m.pool.name: 0 for m in search.members}
+    for member, tensor in chosen:
+        used[member.pool.name] += tensor * common.replicas
+    if any(used[m.pool.name] > m.pool.devices for m in search.members) or 0 in used.values():
+        return
+    places = tuple(
+        StagePlace(
+            member.pool,
+            member.estimator,
+            ParallelPlan(
+                common.microbatch,
+                common.replicas,
+                len(sizes),
+                Sharding(tensor, tensor > 1),
+                recompute=Recompute.NONE,
+                zero=common.zero,
+                stages=sizes,
+            ),
+        )
+        for member, tensor in chosen
+    )
+    pipeline = UnlikePipeline(search.fleet, places)
+    if all(
+        memory.total_bytes <= member.capacity_bytes
+        for memory, (member, _) in zip(pipeline.memory, chosen, strict=True)
+    ):
+        yield pipeline
+
+
+@pytest.mark.parametrize(
+    ("devices", "link", "objective"),
+    [
+        ((2, 2), None, FleetObjective.THROUGHPUT),
+        ((1, 3), ZoneLink(1e9, 1e-4, 2e-11), FleetObjective.THROUGHPUT),
+        ((2, 2), ZoneLink(5e8, 1e-4, 2e-9), FleetObjective.COST),
+        ((2, 1), None, FleetObjective.ENERGY),
+    ],
+)
+def test_the_best_pipeline_is_that_of_all(task, devices, link, objective):
+    """The search ends without a gap, and no pipeline that brute force works out is better."""
+    planning, search = search_of(fleet_of(devices, link), task, objective, most_looks=10_000)
+    found = search.best()
+    values = [search.value(one) for one in every_pipeline(search)]
+    assert found.value == pytest.approx(min(values), rel=1e-12)
+    assert found.bound == found.value
+    assert search.tally.looked_at <= len(values)
+    check_unlike(found.pipeline, {m.pool.name: m.capacity_bytes for m in planning.members})
+
+
+def test_a_bound_that_holds_where_looks_run_out(task):
+    _, search = search_of(fleet_of(), task, most_looks=1)
+    early = search.best()
+    _, search = search_of(fleet_of(), task, most_looks=10_000)
+    best = search.best()
+    assert early.bound <= best.value <= early.value
+
+
+def test_a_fleet_of_one_pool_is_dse_plan(task):
+    fleet = fleet_of()
+    one = Fleet("one", fleet.pools[:1], {})
+    found = FleetPlanning(one, task, FleetObjective.THROUGHPUT).answer()
+    plan = find_best_plan(replace(task, devices=2), one.pools[0].chip)
+    assert found.best.plan == plan.best
+    assert found.best.iteration_time_s == plan.best.iteration_time_s
+    assert found.best.mfu == pytest.approx(plan.best.mfu, rel=1e-12)
+    assert (found.certificate.optimal, found.certificate.gap) == (True, 0)
+
+
+def test_the_whole_answer(task):
+    found = FleetPlanning(fleet_of(), task, FleetObjective.COST).answer()
+    costs = [one.cost_per_sample_usd for one in (found.best, *found.others)]
+    assert costs == sorted(costs)
+    certificate = found.certificate
+    assert certificate.lower_bound <= certificate.value == pytest.approx(costs[0] * 8)
+    prices = {"a100": 3.6, "v100": 1.8}
+    for one in (found.best, *found.others):
+        hourly = sum(prices[name] * n for name, n in one.pools.items())
+        assert one.cost_per_iteration_usd == pytest.approx(
+            hourly / 3600 * one.iteration_time_s + one.egress_usd
+        )
+
+
+def test_pools_alike_are_a_mixed_pipeline(task):
+    """On one network and of one width it is the pipeline of mixed architectures that WHAM's search works out."""
+    _, search = search_of(fleet_of(), task)
+    pipeline = next(
+        one
+        for one in every_pipeline(search)
+        if {p.plan.width for p in one.places} == {1} and len(one.places) == 2
+    )
+    from phaze.explore.evaluation.planned_iteration import estimator_of
+    from phaze.hardware.architecture import to_table
+
+    chips = to_table([place.pool.chip for place in pipeline.places])
+    mixed = MixedEstimator.of(estimator_of(task, chips), (0, 1)).iteration(pipeline.plan)
+    assert pipeline.iteration.iteration_s == pytest.approx(mixed.iteration_s, rel=1e-12)
+    assert [m.total_bytes for m in pipeline.memory] == [m.total_bytes for m in mixed.memory]
+
+
+def test_links_take_time_and_money(task):
+    times, cost = [], []
+    for rate in (1e12, 1e8, 1e6):
+        _, search = search_of(fleet_of(link=ZoneLink(rate, 0.0, 1e-9)), task)
+        one = next(p for p in every_pipeline(search) if len(p.places) == 2)
+        times.append(one.iteration.iteration_s)
+        cost.append(one.egress_usd)
+    assert times == sorted(times)
+    sent = 2 * one.microbatches * one.crossing_bytes.sum()
+    assert cost == pytest.approx([sent * 1e-9] * 3)
+    assert times[-1] >= sent / 2 / 1e6  # no faster than the link sends one way
+
+
+def test_wrong_figures_do_not_pass(task):
+    planning, search = search_of(fleet_of(), task)
+    one = next(p for p in every_pipeline(search) if len(p.places) == 2)
+    rooms = {m.pool.name: m.capacity_bytes for m in planning.members}
+    check_unlike(one, rooms)
+    with pytest.raises(PlanError, match="needs"):
+        check_unlike(one, dict.fromkeys(rooms, 1e6))
+    wrong = replace(one.iteration, iteration_s=one.iteration.iteration_s * 1.01)
+    one.__dict__["iteration"] = wrong
+    with pytest.raises(PlanError, match="iteration"):
+        check_unlike(one, rooms)
+
+
+FILE = """
+schema_version: 1
+name: mix
+pools:
+  - {name: a, chip: a100, devices: 2, price: 3.6, zone: one}
+  - {name: b, chip: v100, devices: 2, network: dgx1-v100, price: 2.8, zone: two}
+  - {name: c, chip: h100, devices: 8, available: false}
+links:
+  - {between: [one, two], bandwidth: 10GB/s, latency: 1ms, egress_price: 0.01, source: made up}
+"""
+
+
+def test_a_file(tmp_path):
+    path = tmp_path / "fleet.yaml"
+    path.write_text(FILE)
+    fleet = load_fleet(path)
+    assert [pool.name for pool in fleet.pools] == ["a", "b"]
+    assert fleet.devices == 4
+    assert fleet.link(*fleet.pools).transfer_s(1e9) == pytest.approx(0.101)
+    assert fleet.link(*fleet.pools).egress_usd == pytest.approx(1e-11)
+    assert fleet.link(fleet.pools[0], fleet.pools[0]) is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "told"),
+    [
+        ("chip: a100", "chip: a1000", "no architecture is named 'a1000'"),
+        ("price: 3.6", "price: 0", "price"),
+        ("name: b", "name: a", "two pools are called a"),
+        ("devices: 2", "devices: 0", "devices in a pool"),
+        ("[one, two]", "[one, three]", "no pool is in a zone three"),
+        ("[one, two]", "[one, one]", "two zones"),
+        ("zone: two", "zone: three", "no pool is in a zone two"),
+    ],
+)
+def test_files_that_make_no_sense(tmp_path, wrong, right, told):
+    path = tmp_path / "fleet.yaml"
+    path.write_text(FILE.replace(wrong, right, 1))
+    with pytest.raises(InputError, match=told):
+        load_fleet(path)
+
+
+def test_zones_without_a_link(tmp_path):
+    path = tmp_path / "fleet.yaml"
+    path.write_text(FILE[: FILE.index("links:")])
+    with pytest.raises(InputError, match="none between the zones one and two"):
+        load_fleet(path)
+    path.write_text(FILE.replace("devices: 2,", "devices: 2, available: false,"))
+    with pytest.raises(InputError, match="none of the pools is available"):
+        load_fleet(path)
+
+
+def test_what_cannot_be_answered(task):
+    with pytest.raises(InputError, match="needs a price of every pool; v100 has none"):
+        FleetPlanning(fleet_of(prices=(3.6, None)), task, FleetObjective.COST).answer()
+    small = replace(task, framework=task.framework.model_copy(update={"reserved_bytes": 1e12}))
+    with pytest.raises(InfeasibleError, match="cannot hold"):
+        FleetPlanning(fleet_of(), small, FleetObjective.THROUGHPUT).answer()
