@@ -58,8 +58,10 @@ def product_flops_per_s(table: ArchitectureTable, operands: str | None) -> Float
         return own
     vector = 2.0 * vector_alus(table) * peak_clock_hz(table)
     if operands in _STAND_INS:
-        wider = product_flops_per_s(table, _STAND_INS[operands])
-        return given_or(table, f"{operands}_rate", wider / own) * own
+        rate = product_flops_per_s(table, _STAND_INS[operands]) / own
+        if operands == "fp4":
+            rate = np.maximum(rate, constants().column(table, "precision", "fp4_rate"))
+        return given_or(table, f"{operands}_rate", rate) * own
     is_own = table["precision"] == code("precision", operands)
     lacking = vector / own if operands == "fp32" else np.ones(len(table))
     if operands == "fp8":

@@ -25,16 +25,16 @@ _FORMATS = ("precision", "fp8_rate", "fp4_rate")
 def with_recipe(task: Task, asked: str | None, chips: ArchitectureTable) -> Task:
     """The task with the recipe that was asked for, or without one (`none`).
 
-    Nothing asked: fp8 where some of the chips are made for it (`precision: bf16+fp8`). Raises InputError for a word
-    that is no recipe, one that is faster on none of the chips, and one for inference in training.
+    Nothing asked: fp8 where some of the chips are made for it (`precision: bf16+fp8`, with fp4 or without). Raises
+    InputError for a word that is no recipe, one that is faster on none of the chips, and one for inference in training.
     """
     from phaze.hardware.hardware_fields import code
     from phaze.workload.operators.low_precision import NO_RECIPE, Recipe
     from phaze.workload.workload import Mode
 
     if asked is None:
-        made_for_it = (chips["precision"] == code("precision", "bf16+fp8")).any()
-        return replace(task, recipe=Recipe.FP8) if made_for_it else task
+        made_for_it = [chips["precision"] == code("precision", name) for name in ("bf16+fp8", "bf16+fp8+fp4")]
+        return replace(task, recipe=Recipe.FP8) if any(found.any() for found in made_for_it) else task
     if asked == NO_RECIPE:
         return task
     recipe = choose(Recipe, asked, "--recipe")
@@ -68,7 +68,8 @@ def _check_arrays(recipe: Recipe, chips: ArchitectureTable) -> None:
     stored = f", and --recipe {alone} keeps the weights alone so (inference)" if alone in list(Recipe) else ""
     raise InputError(
         f"--recipe {recipe} needs arrays that are faster on {recipe.operands} operands, and none here are; "
-        f"dse run --space precision and --fix precision=bf16+fp8 have such{stored}"
+        f"dse run --space precision and --fix precision=bf16+fp8 have such in 8 bits, --space few-bits and "
+        f"--fix precision=bf16+fp8+fp4 in 4{stored}"
     )
 
 

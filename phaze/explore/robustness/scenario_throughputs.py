@@ -89,11 +89,12 @@ def _evaluator(nominal: Evaluator, scenarios: Scenarios, here: Rows) -> Evaluato
 
 
 def _units(table: ArchitectureTable) -> Floats:
-    """Figures in which designs of one kind agree, (A, 8)."""
+    """Figures in which designs of one kind agree, (A, 9)."""
     return np.stack(
         [
             macs(table),
             narrow_speed(table, Format.FP8),
+            narrow_speed(table, Format.FP4),
             vector_alus(table),
             np.asarray(table["global_buffer_bytes"], dtype=np.float64),
             hbm_bandwidth_bytes_per_s(table),

@@ -150,7 +150,7 @@ def power_parts_w(table: ArchitectureTable) -> dict[str, Floats]:
     + background + leakage (docs/decisions/0013-silicon.md, 0042-on-chip-memory.md, 0047-power-and-clock.md).
 
     Where products run on the vector ALUs, these are the MACs and counted there. An array of two formats is
-    loaded most in the one that takes more.
+    loaded most in the one that takes most.
     """
     return _parts_w(table, energy_constants(table))
 
@@ -159,10 +159,13 @@ def _parts_w(table: ArchitectureTable, e: EnergyConstants) -> dict[str, Floats]:
     c = constants()
     clock = table["clock_hz"]
     link_bytes_per_s = 2.0 * table["link_bandwidth_bytes_per_s"]  # both directions
-    rate = c.column(table, "precision", "fp8_rate")
-    narrow_rate = np.where(rate > 1.0, rate, 0.0)  # arrays of one format have no other to be loaded in
+    rates = (c.column(table, "precision", f"{name}_rate") for name in ("fp8", "fp4"))
+    fp8, fp4 = (
+        np.where(rate > 1.0, rate, 0.0) for rate in rates
+    )  # arrays of one format are loaded in no other
+    narrow_j = np.maximum(fp8, fp4 * e.fp4_share) * e.narrow_mac_j
     return {
-        "mac": macs(table) * clock * np.maximum(e.mac_j, narrow_rate * e.narrow_mac_j),
+        "mac": macs(table) * clock * np.maximum(e.mac_j, narrow_j),
         "operands": macs(table) * clock * e.operand_j_per_mac,
         "vector": ~table["vector_products"]
         * vector_alus(table)

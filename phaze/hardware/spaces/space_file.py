@@ -54,7 +54,7 @@ def _check_precision(axis: Axis, where: str) -> None:
         raise InputError(
             f"{where}: axes: precision cannot range over formats of different width ({', '.join(sorted(formats))}): "
             "attention and all else outside linear layers stay in 16 bits, which an array of fewer bits alone does not "
-            "have; bf16+fp8 has both, and wider formats go under `fixed`, one space per format"
+            "have; bf16+fp8 and bf16+fp8+fp4 have them, and wider formats go under `fixed`, one space per format"
         )
 
 

@@ -17,6 +17,9 @@ from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.flops_utilisation import fastest_flops_per_s, takes_recipe
 from phaze.explore.request.explore_request import Budgets, ExploreRequest, Objective, StrategyChoice, Task
 from phaze.hardware.architecture import load_architecture, to_table
+from phaze.hardware.derived_figures import narrow_speed
+from phaze.hardware.silicon.die_area import area_parts_mm2
+from phaze.hardware.silicon.package_power import power_parts_w
 from phaze.hardware.spaces.space_file import load_space, parse_space
 from phaze.hardware.spaces.space_fix import fix
 from phaze.inputs.recipe_inputs import arrays_of, with_recipe
@@ -74,6 +77,26 @@ def both(task, space, power_w):
 def test_optimum_and_frontier_equal_brute_force(task, space, answer):
     check(answer, both(task, space, 200.0))
     assert {"bf16", "bf16+fp8"} == {point.architecture["precision"] for point in answer.document.frontier}
+
+
+def test_arrays_of_four_bits_are_proven_as_well(task, resources):
+    """Four chips: those of bf16 alone run as they are."""
+    four = SPACE.replace("bf16+fp8]", "bf16+fp8+fp4]").replace("[64, 256]", "[64]").replace(", [HBM3, 6]", "")
+    space, narrow = parse_space(four, "formats.yaml"), replace(task, recipe=Recipe.NVFP4)
+    answer = explore(ExploreRequest(narrow, space, Budgets(power_w=300.0)), resources=resources)
+    check(answer, both(narrow, space, 300.0))
+    assert answer.document.best.architecture["precision"] == "bf16+fp8+fp4"
+
+
+def test_four_products_of_four_bits_take_the_place_of_one_in_bf16():
+    table = to_table([chip(p) for p in ("bf16", "bf16+fp8", "bf16+fp8+fp4")])
+    speeds = [narrow_speed(table, operands).tolist() for operands in ("fp8", "fp4")]
+    assert speeds == [[1, 2, 2], [1, 2, 4]]
+    units = area_parts_mm2(table)["mac"]
+    assert (units / units[0]).round(3).tolist() == [1, round(850 / 700, 3), round(918 / 700, 3)]
+    busy = power_parts_w(table)["mac"]
+    # 0.60, two of 0.315 and four of 0.69 x 0.315 pJ
+    assert (busy / busy[0]).tolist() == pytest.approx([1, 2 * 0.315 / 0.6, 4 * 0.69 * 0.315 / 0.6])
 
 
 def test_other_axes_are_proven_as_well(task, space, resources):
