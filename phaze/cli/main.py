@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -186,8 +187,21 @@ def _usage(error: BaseException) -> str:
     """The sentence of a wrong command line, and where to look."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "dse"
-    text = getattr(error, "format_message", error.__str__)()
-    return f"{' '.join(text.split()).rstrip('.')} (see {command} --help)" if text else ""
+    text = " ".join(getattr(error, "format_message", error.__str__)().split()).rstrip(".")
+    for pattern, plain in _PLAIN.items():
+        text = re.sub(pattern, plain, text)
+    return f"{text} (see {command} --help)" if text else ""
+
+
+_PLAIN = {
+    r"Input should be a valid integer\b.*": "must be a whole number",
+    r"Input should be a valid number\b.*": "must be a number",
+    r"Input should be greater than or equal to (\S+)": r"must be at least \1",
+    r"Input should be less than or equal to (\S+)": r"must be at most \1",
+    r"Input should be": "must be",
+    r"^Invalid value for '(-[^']*)': (?=must)": r"\1 ",
+}
+"""What typer and pydantic say of a value, and the same in plain words."""
 
 
 if __name__ == "__main__":

@@ -87,5 +87,6 @@ def answer_file(path: Path) -> Path:
     """The file of an answer. Raises InputError where there is none."""
     file = path / _FILE if path.is_dir() else path
     if not file.is_file():
-        raise InputError(f"no run at {path}: {file} is missing")
+        why = f"{file} is missing" if path.exists() else "nothing is there; dse runs lists what there is"
+        raise InputError(f"no run at {path}: {why}")
     return file

@@ -156,7 +156,8 @@ def load_designs(path: Path) -> list[dict[str, Any]]:
     """Every evaluated design of a run directory, one mapping of columns each."""
     file = path / DESIGNS
     if not file.is_file():
-        raise InputError(f"no run at {path}: {DESIGNS} is missing")
+        why = f"{DESIGNS} is missing" if path.exists() else "nothing is there; dse runs lists what there is"
+        raise InputError(f"no run at {path}: {why}")
     rows = read_csv(file, is_word)
     if rows and "id" not in rows[0]:
         raise InputError(f"{file} cannot be read: it has no column id")

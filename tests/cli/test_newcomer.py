@@ -11,6 +11,8 @@ import pytest
     ("typed", "told"),
     [
         ("run gpt3", "write dse run --workload gpt3"),
+        ("report nowhere", "no run at nowhere: nothing is there; dse runs lists what there is"),
+        ("pareto nowhere", "no run at nowhere: nothing is there; dse runs lists what there is"),
         ("evaluate h100", "write dse evaluate --arch h100"),
         ("plan h100", "write dse plan --arch h100"),
         ("plan gpt3", "write dse plan --workload gpt3"),
@@ -129,3 +131,17 @@ def test_new_chips_and_networks_start_from_built_in_ones_and_are_taken(dse, tmp_
     assert mine == like  # nothing is changed yet
     code, _, err = dse("archs", "new", "mychip")
     assert (code, "exists; give another name" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--devices", "many"), "--devices must be a whole number"),
+        (("--devices", "0"), "--devices must be at least 1"),
+        (("--tdp-margin", "x"), "--tdp-margin must be a number"),
+    ],
+)
+def test_a_wrong_number_is_told_in_plain_words(words, told, dse):
+    code, out, err = dse("run", "-w", "gpt3", *words)
+    assert (code, out) == (2, "")
+    assert err.strip() == f"dse: {told} (see dse run --help)"
