@@ -135,7 +135,9 @@ def to_table(architectures: Sequence[Architecture]) -> ArchitectureTable:
     """One row per architecture, one column per hardware field."""
     return ArchitectureTable(
         {
-            name: np.array([field.encode(a.fields.get(name)) for a in architectures], dtype=field.dtype)
+            name: np.array(
+                [field.encode(a.fields.get(name, field.default)) for a in architectures], dtype=field.dtype
+            )
             for name, field in field_table().items()
         }
     )

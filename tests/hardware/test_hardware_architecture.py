@@ -11,6 +11,7 @@ from phaze.errors import InputError
 from phaze.hardware.architecture import (
     FROM_LIMIT,
     PUBLISHED,
+    Architecture,
     dump_yaml,
     from_table,
     list_architectures,
@@ -228,3 +229,11 @@ def test_faulty_power_limits(old, new, message):
     with pytest.raises(InputError) as caught:
         parse_architecture(LIMITED.replace(old, new), "here")
     assert message in str(caught.value)
+
+
+def test_a_chip_on_record_from_before_a_field_existed_has_its_default():
+    chip = load_architecture("h100")
+    known = {name: field for name, field in field_table().items() if field.default is not None}
+    for name, field in known.items():
+        older = Architecture(name="older", fields={k: v for k, v in chip.fields.items() if k != name})
+        assert to_table([older])[name][0] == field.encode(field.default), name
