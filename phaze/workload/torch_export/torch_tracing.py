@@ -6,11 +6,13 @@ The graph of a `torch.export.ExportedProgram` becomes a description without torc
 from __future__ import annotations
 
 import importlib
+import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from copy import deepcopy
 from dataclasses import dataclass, field
+from io import StringIO
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -38,15 +40,20 @@ FxModule = Any
 FxValue = Any
 FakeMode = Any  # torch._subclasses.fake_tensor.FakeTensorMode
 
+_BRANCHING = "cond"
 _NESTED = "wrap"  # higher-order operators that only set a mode for the block inside them
 
 
 @dataclass
 class TracedGraph:
-    """Reads the graph of an exported program and those nested in it. `source` is how errors call it."""
+    """Reads the graph of an exported program and those nested in it.
+
+    `source` is how errors call it, `branch` the one that `torch.cond` takes.
+    """
 
     source: str
     exported: Any
+    branch: bool | None = None
     nodes: list[Node] = field(default_factory=list)
     tensors: dict[str, TensorInfo] = field(default_factory=dict)
 
@@ -93,11 +100,20 @@ class TracedGraph:
             )
             if inner is not None:
                 block = node.args[0] is False if "set_grad_enabled" in target else detached
-                inside = getattr(module, inner.target)
+                inside = getattr(module, self._taken(node, inner).target)
                 self._inline(node, inside, tuple(made), outer, detached=block)
             else:
                 arguments = {key: _argument(value, outer) for key, value in _named(node)}
                 self.nodes.append(Node(outer[node], target, arguments, tuple(made), _path(node), detached))
+
+    def _taken(self, node: FxNode, first: FxNode) -> FxNode:
+        """The nested graph that runs: the first, or of two branches the one that the user says."""
+        if str(node.target) != _BRANCHING:
+            return first
+        if self.branch is None:
+            what = "takes a branch that depends on the content of tensors: say which with branch=True or branch=False"
+            raise InputError(f"{self.source}: torch.cond (node {node.name!r}) {what}")
+        return node.args[1 if self.branch else 2]
 
     def _inline(
         self,
@@ -109,12 +125,15 @@ class TracedGraph:
         detached: bool,
     ) -> None:
         """A block under `no_grad` or `autocast` runs as if it stood in the graph around it."""
-        if not str(node.target).startswith(_NESTED):
+        if str(node.target) == _BRANCHING:
+            given = [outer.get(a, "") for a in node.args[3]]
+        elif str(node.target).startswith(_NESTED):
+            position = next(i for i, a in enumerate(node.args) if getattr(a, "op", "") == "get_attr")
+            given = [outer.get(a, "") for a in node.args[position + 1 :]]
+        else:
             raise InputError(
                 f"{self.source}: control flow {node.target} (node {node.name!r}) is not supported"
             )
-        position = next(i for i, a in enumerate(node.args) if getattr(a, "op", "") == "get_attr")
-        given = [outer.get(a, "") for a in node.args[position + 1 :]]
         entries = [n.name for n in inside.graph.nodes if n.op == "placeholder"]
         names = dict(zip(entries, given, strict=True))
         (results,) = next(n for n in inside.graph.nodes if n.op == "output").args
@@ -216,21 +235,25 @@ def from_torch(
     global_batch: int | None = None,
     sequence_length: int | None = None,
     fusion: Set[Fusion] = ALL_FUSION,
+    batch_axes: Mapping[int | str, int] | None = None,
+    branch: bool | None = None,
 ) -> Workload:
     """Workload of a module, or of a `torch.fx.GraphModule`.
 
-    `example_inputs` and `example_keywords` are arguments of its `forward`; the first dimension of every
-    tensor among them is the batch (of any size). Of a graph module with shapes in its metadata
-    (`ShapeProp`) they may be left out. Build the module under `torch.device("meta")` and no weight is ever
-    allocated; nothing is computed in either case. `sequence_length` (tokens of one sample) is only noted. The module is
-    recorded as in training or as in evaluation, as the mode asks, and left as it was.
+    `example_inputs` and `example_keywords` are arguments of its `forward`: tensors, or lists and dicts of them.
+    The first dimension of every tensor among them is the batch (of any size), or the one that `batch_axes` says
+    of an argument, by its position or keyword. `branch`: the one that `torch.cond` takes, wherever it stands.
+    Of a graph module with shapes in its metadata (`ShapeProp`) they may be left out. Build the module under
+    `torch.device("meta")` and no weight is ever allocated; nothing is computed in either case.
+    `sequence_length` (tokens of one sample) is only noted. The module is recorded as in training or as in
+    evaluation, as the mode asks, and left as it was.
 
     Raises InputError where torch is missing, the module cannot be exported, an operator is not supported,
     or samples are mixed; and for decode where no key-value cache can be derived: it is one token after as many as the
     examples have. A model with nothing to train is taken for prefill.
     """
-    called = name or type(module).__name__
-    model = _recorded_for(mode, module, example_inputs, example_keywords or {}, called)
+    called, told = name or type(module).__name__, Told(batch_axes or {}, branch)
+    model = _recorded_for(mode, module, example_inputs, example_keywords or {}, called, told)
     if mode is Mode.DECODE:
         step = DecodingModel.of(model, called)
         batch, context = global_batch, step.context
@@ -246,48 +269,81 @@ def from_torch(
     )
 
 
+@dataclass(frozen=True)
+class Told:
+    """What a user says of a module: axis of the batch in arguments where it is not the first, branch of `cond`."""
+
+    batch_axes: Mapping[int | str, int] = field(default_factory=dict)
+    branch: bool | None = None
+
+
 def _recorded_for(
-    mode: Mode, module: FxModule, inputs: Sequence[object], keywords: Mapping[str, object], name: str
+    mode: Mode,
+    module: FxModule,
+    inputs: Sequence[object],
+    keywords: Mapping[str, object],
+    name: str,
+    told: Told,
 ) -> ExportedModel:
     """The module recorded in the state that the mode asks for; where that cannot be, as it is, with a remark."""
     training = mode is Mode.TRAINING
     if getattr(module, "training", training) is training:
-        return record(module, inputs, keywords, name)
+        return record(module, inputs, keywords, name, told)
     before = {part: part.training for part in module.modules()}
     try:
-        return record(module.train(training), inputs, keywords, name)
+        return record(module.train(training), inputs, keywords, name, told)
     except InputError as error:
         reason = error
     finally:
         for part, was in before.items():
             part.training = was
-    model = record(module, inputs, keywords, name)
+    model = record(module, inputs, keywords, name, told)
     states = ("training", "evaluation") if training else ("evaluation", "training")
     warnings.warn(f"recorded as in {states[1]}, for as in {states[0]}: {reason}", Remark, stacklevel=3)
     return model
 
 
 def record(
-    module: torch.nn.Module, inputs: Sequence[object], keywords: Mapping[str, object], name: str
+    module: torch.nn.Module,
+    inputs: Sequence[object],
+    keywords: Mapping[str, object],
+    name: str,
+    told: Told | None = None,
 ) -> ExportedModel:
     """Export a module at two batches. Raises InputError as `from_torch` does."""
     torch = require_torch()
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"{name}: expected a torch.nn.Module, found {type(module).__name__}")
     given = tuple(inputs) or _recorded_inputs(module, name) if not keywords else tuple(inputs)
-    first, second = (
-        _program(_exported(torch, module, given, keywords, batch, name), batch, name) for batch in BATCHES
-    )
+    told = told or Told()
+    with _silence():
+        first, second = (
+            _program(_exported(torch, module, given, keywords, batch, name, told), batch, name, told)
+            for batch in BATCHES
+        )
     return join_recordings(name, first, second)
 
 
-def _program(exported: Exported, batch: int, name: str) -> Program:
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Let torch keep what it would print of a module that it cannot record: errors say it in one sentence."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _program(exported: Exported, batch: int, name: str, told: Told) -> Program:
     """Description of an exported program; parts of tensors that it overwrites become copies first."""
     try:
-        program = TracedGraph(name, exported).program(batch)
+        program = TracedGraph(name, exported, told.branch).program(batch)
         if overwritten_part(program) is None:
             return program
-        return TracedGraph(name, exported.run_decompositions({})).program(batch)
+        return TracedGraph(name, exported.run_decompositions({}), told.branch).program(batch)
     except RuntimeError as error:
         reason = str(error).strip().partition("\n")[0]
         raise InputError(f"{name}: its sizes depend on the content of tensors: {reason}") from error
@@ -308,18 +364,26 @@ def _exported(
     keywords: Mapping[str, object],
     batch: int,
     name: str,
+    told: Told,
 ) -> Exported:
     """The module's program at one batch."""
     devices = {weight.device for weight in module.parameters()}
     device = next((each for each in devices if each.type == "meta"), next(iter(devices), None))
 
-    def sized(value: object) -> object:
-        if not isinstance(value, torch.Tensor) or value.dim() == 0:
+    def sized(argument: int | str, value: object) -> object:
+        if isinstance(value, Mapping):
+            return {key: sized(argument, each) for key, each in value.items()}
+        if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+            return type(value)(sized(argument, each) for each in value)
+        axis = told.batch_axes.get(argument, 0)
+        if not isinstance(value, torch.Tensor) or value.dim() <= axis:
             return value
-        return torch.zeros(batch, *value.shape[1:], dtype=value.dtype, device=device or value.device)
+        shape = (*value.shape[:axis], batch, *value.shape[axis + 1 :])
+        return torch.zeros(shape, dtype=value.dtype, device=device or value.device)
 
     def given() -> tuple[tuple[object, ...], dict[str, object]]:
-        return tuple(map(sized, inputs)), {key: sized(value) for key, value in keywords.items()}
+        named = {key: sized(key, value) for key, value in keywords.items()}
+        return tuple(sized(i, value) for i, value in enumerate(inputs)), named
 
     on_meta = device is not None and device.type == "meta"
     # what a module makes itself, a mask or a table, lies where its weights do
@@ -339,6 +403,9 @@ def _exported(
         except _FAULTS as error:
             fault = error
     reason = str(fault).strip().partition("\n")[0]
+    if "data-dependent" in reason:
+        what = "what it computes depends on the content of tensors, so it is no fixed graph"
+        raise InputError(f"{name}: {what} ({reason})") from fault
     raise InputError(f"{name}: torch.export cannot record it at batch {batch}: {reason}") from fault
 
 

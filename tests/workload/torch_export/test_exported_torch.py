@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 from phaze import from_torch
-from phaze.errors import InputError
+from phaze.errors import InputError, Remark
 from phaze.workload.graph_workload import GraphWorkload
 from phaze.workload.operators.operator_graph import OpKind
 from phaze.workload.torch_export.torch_tracing import record
@@ -287,3 +287,60 @@ def test_tensors_without_elements_are_left_out(turned):
     graph = from_torch(PartlyTurned(turned), (torch.zeros(2, 16),)).operator_graph(3)
     steps = [graph.tensors[op.outputs[0]].shape for op in graph.operators if op.kind is OpKind.ELEMENTWISE]
     assert steps == [(3, 16), (3, turned)] + [(3, 16 - turned)] * (turned < 16)
+
+
+class Branching(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.other = nn.Linear(8, 8, bias=False), nn.Linear(8, 8, bias=False)
+
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, self.one.forward, lambda y: self.other(y).relu(), (x,))
+
+
+def test_the_branch_of_a_condition_is_said(capfd):
+    x = (torch.zeros(2, 8),)
+    with pytest.raises(InputError, match="say which with branch=True or branch=False"):
+        from_torch(Branching(), x)
+    for branch, expected in ((True, ["one.weight"]), (False, ["other.weight"])):
+        with pytest.warns(Remark, match="1 of 2 parameters"):
+            workload = from_torch(Branching(), x, branch=branch)
+        assert [t.name for t in workload.operator_graph(2).parameters()] == expected
+    assert capfd.readouterr() == ("", "")
+
+
+class Deciding(nn.Module):
+    def forward(self, x):
+        return x.relu() if x.sum() > 0 else x
+
+
+def test_what_depends_on_content_is_one_sentence_and_nothing_before_it(capfd):
+    with pytest.raises(InputError, match="depends on the content of tensors, so it is no fixed graph"):
+        from_torch(Deciding(), (torch.zeros(2, 8),))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_batch_that_is_not_the_first_axis_is_said():
+    """A recurrent layer of (tokens, batch, width), as torch has it unless told otherwise."""
+    module, other = nn.LSTM(8, 8), nn.LSTM(8, 8, batch_first=True)
+    one = from_torch(module, (torch.zeros(5, 2, 8),), batch_axes={0: 1})
+    two = from_torch(other, (torch.zeros(2, 5, 8),))
+    assert one.operator_graph(7).tensors[one.operator_graph(7).inputs[0]].shape == (5, 7, 8)
+    assert one.chain(7, 1).model_flops == two.chain(7, 1).model_flops
+    named = from_torch(module, example_keywords={"input": torch.zeros(5, 2, 8)}, batch_axes={"input": 1})
+    assert named.chain(7, 1).model_flops == two.chain(7, 1).model_flops
+
+
+class Nested(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(8, 8)
+
+    def forward(self, pair, beside):
+        return self.inner(pair[0] + pair[1] + beside["more"])
+
+
+def test_inputs_may_be_lists_and_dicts():
+    x = torch.zeros(2, 8)
+    graph = from_torch(Nested(), ([x, x], {"more": x})).operator_graph(5)
+    assert [graph.tensors[t].shape for t in graph.inputs[:3]] == [(5, 8)] * 3
