@@ -103,10 +103,10 @@ def _sentence(name: str, ratio: float, factors: Sequence[Factor]) -> str:
     told = sorted(factors, key=lambda factor: -abs(math.log(factor.ratio)))[:_TOLD]
     told = [factor for factor in told if abs(factor.ratio - 1) > _ALIKE]
     rest = ratio / math.prod(factor.ratio for factor in told)
-    parts = [f"x {factor.ratio:.2f} for {factor.name}" for factor in told]
+    parts = [f"{factor.ratio:.2f} for {factor.name}" for factor in told]
     if abs(rest - 1) > _ALIKE or not parts:
-        parts.append(f"x {rest:.2f} for the rest")
-    return f"the winner is {ratio:.2f} x as fast as {name}: {', '.join(parts)}"
+        parts.append(f"{rest:.2f} for everything else")
+    return f"the winner is {ratio:.2f} times as fast as {name}: {' x '.join(parts)}"
 
 
 PATIENCE_S = 600.0  # schedules are limited by states, which is reproducible; a few seconds are the rule
@@ -179,7 +179,7 @@ def _summary(
     """Summary in one sentence: what binds, where the time goes, and how far behind the best known chip is."""
     most = layers[0]
     parts = [
-        f"{winner.architecture.name} is stopped by {_stopped_by(limits)}",
+        f"{winner.architecture.name} is held back by {_held_back_by(limits)}",
         f"its layers spend {100 * most.share_of_layers:.0f} % of their time in {most.layer}, {most.direction} "
         f"(mostly {most.bound_by.replace('_', ' ')})",
     ]
@@ -188,9 +188,9 @@ def _summary(
     return "; ".join(parts)
 
 
-def _stopped_by(limits: Sequence[Binding]) -> str:
+def _held_back_by(limits: Sequence[Binding]) -> str:
     if not limits:
-        return "no limit: no neighbour is better"
+        return "no limit: one step along no axis would be better"
     first = limits[0]
-    which = ", ".join(axis.replace("_", " ") for axis in first.axes)
-    return f"{first.limit} (along {which}: up to {100 * first.best_gain:+.1f} %)"
+    which = " or ".join(axis.replace("_", " ") for axis in first.axes)
+    return f"{first.limit} (one step in {which} would give up to {100 * first.best_gain:.1f} % more)"
