@@ -2,11 +2,12 @@
 
 An operator that every other one must precede or follow splits the pass: whatever the schedule, blocks
 between such operators run one after the other. A block takes at least its longest path, and at least
-the core time of its operators over the cores. With every operator in its faster mode the blocks of
-tensor-core and link operators depend on (tensor side, memory side) alone, those of vector operators
-on (vector side, memory side) alone: sums per distinct combination, gathered per architecture. Only
-lone operators that use both kinds of cores are costed per architecture. `SerialBlocks` takes all of them so, for the
-few architectures that these sums leave: blocks with both kinds of operators are longer then.
+the core time of its operators over the cores, or over as many of them as may run side by side. With
+every operator in its faster mode the blocks of tensor-core and link operators depend on (tensor side,
+memory side) alone, those of vector operators on (vector side, memory side) alone: sums per distinct
+combination, gathered per architecture. Only lone operators that use both kinds of cores are costed per
+architecture. `SerialBlocks` takes all of them so, for the few architectures that these sums leave:
+blocks with both kinds of operators are longer then.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ _CELLS = 1 << 14  # architectures x passes at a time: gathered blocks stay in th
 
 _TENSOR = (Unit.TENSOR, Unit.TENSOR_VECTOR)
 _VECTOR = (Unit.VECTOR, Unit.TENSOR_VECTOR)
+_ANY = (Unit.TENSOR, Unit.VECTOR, Unit.TENSOR_VECTOR)
+_WIDEST = 64  # operators up to which it is looked at how many may run side by side
 
 
 def serial_blocks(pass_: Pass) -> tuple[tuple[int, ...], ...]:
@@ -55,12 +58,76 @@ def serial_blocks(pass_: Pass) -> tuple[tuple[int, ...], ...]:
 
 
 @dataclass(frozen=True)
+class Crowd:
+    """Operators of a block that need cores of a kind, and how many of them may run side by side at most.
+
+    While any of them has one core of that kind no more than `width` do, however many cores there are.
+    """
+
+    operators: tuple[int, ...]
+    width: int
+
+    def core_s(self, single: Floats, parallel: Floats, cores: Rows | Floats) -> Floats:
+        """Time that they need the cores (n,) at least, (n,), for seconds (O, n) in both modes."""
+        side, mine = np.minimum(cores, self.width), list(self.operators)
+        total: Floats = np.minimum(single[mine] / side, parallel[mine]).sum(axis=0)
+        return total
+
+
+@dataclass(frozen=True)
+class Crowds:
+    """Those of a block on tensor cores, on vector cores, and on any cores."""
+
+    tensor: Crowd
+    vector: Crowd
+    every: Crowd
+
+    @classmethod
+    def of(cls, pass_: Pass, block: Sequence[int]) -> Crowds:
+        """Crowds of a block of a pass, its operators in topological order."""
+        inside, ancestors = set(block), dict.fromkeys(block, 0)
+        before: dict[int, list[int]] = {o: [] for o in block}
+        for first, second in pass_.edges:
+            if first in inside and second in inside:
+                before[second].append(first)
+        for o in block:
+            for p in before[o]:
+                ancestors[o] |= ancestors[p] | 1 << p
+
+        def crowd(units: tuple[Unit, ...]) -> Crowd:
+            some = tuple(o for o in block if pass_.works[o].unit in units)
+            return Crowd(some, _width(some, ancestors))
+
+        return cls(crowd(_TENSOR), crowd(_VECTOR), crowd(_ANY))
+
+
+def _width(operators: Sequence[int], ancestors: Mapping[int, int]) -> int:
+    """The most operators of which none precedes another: the fewest chains that hold all of them (Dilworth 1950)."""
+    if len(operators) > _WIDEST:
+        return len(operators)
+    chained: dict[int, int] = {}
+
+    def extend(o: int, seen: set[int]) -> bool:
+        """Whether a chain can go on from an operator, others being joined anew."""
+        for later in operators:
+            if ancestors[later] >> o & 1 and later not in seen:
+                seen.add(later)
+                if later not in chained or extend(chained[later], seen):
+                    chained[later] = o
+                    return True
+        return False
+
+    return max(len(operators) - sum(extend(o, set()) for o in operators), 1)
+
+
+@dataclass(frozen=True)
 class SerialBlocks:
     """Operators of a pass in blocks that run one after the other, with what comes before each of them in its block."""
 
     works: tuple[Work, ...]
     blocks: tuple[tuple[int, ...], ...]
     before: tuple[tuple[int, ...], ...]
+    crowds: tuple[Crowds, ...]
 
     @classmethod
     def of(cls, pass_: Pass) -> SerialBlocks:
@@ -70,7 +137,8 @@ class SerialBlocks:
         for first, second in pass_.edges:
             if block_of[first] == block_of[second]:
                 before[second].append(first)
-        return cls(tuple(pass_.works), blocks, tuple(map(tuple, before)))
+        crowds = tuple(Crowds.of(pass_, block) for block in blocks)
+        return cls(tuple(pass_.works), blocks, tuple(map(tuple, before)), crowds)
 
     def least_s(self, single_s: Floats, parallel_s: Floats, tensor_cores: Rows, vector_cores: Rows) -> Floats:
         """At most the makespan of any schedule, (A,), for latencies (A, O) in both modes.
@@ -79,17 +147,21 @@ class SerialBlocks:
         """
         single, parallel = single_s.T, parallel_s.T
         least = np.ascontiguousarray(np.fmin(single, parallel))
-        total = np.zeros(len(single_s))
-        for block in self.blocks:
+        total, any_cores = np.zeros(len(single_s)), tensor_cores + vector_cores
+        both = np.minimum(tensor_cores, vector_cores) > 0
+        for block, crowds in zip(self.blocks, self.crowds, strict=True):
             if len(block) == 1:
                 total += least[block[0]]
                 continue
             bounds = [self._path_s(block, least)]
-            for cores, units in ((tensor_cores, _TENSOR), (vector_cores, _VECTOR)):
-                busy = [o for o in block if self.works[o].unit in units]
-                if len(busy) > 1:
-                    each = np.minimum(single[busy] / np.maximum(cores, 1), parallel[busy])
-                    bounds.append(np.where(cores > 0, each.sum(axis=0), 0.0))
+            for crowd, cores, there in (
+                (crowds.tensor, tensor_cores, tensor_cores > 0),
+                (crowds.vector, vector_cores, vector_cores > 0),
+                (crowds.every, any_cores, both),
+            ):
+                if len(crowd.operators) > 1:
+                    core_s = crowd.core_s(single, parallel, np.maximum(cores, 1))
+                    bounds.append(np.where(there, core_s, 0.0))
             links = [o for o in block if self.works[o].unit is Unit.LINK]
             if len(links) > 1:
                 bounds.append(least[links].sum(axis=0))
@@ -296,17 +368,19 @@ class _Side:
             time += fill * cycle_s + self.launch_s
             return time.T.copy()
 
-        # Single mode takes one core, parallel mode all of them.
-        core_s = np.minimum(time_s(single) / self.cores[side], time_s(parallel))
-        return _Shown(time_s(np.minimum(single, parallel)), core_s)
+        return _Shown(
+            time_s(np.minimum(single, parallel)), time_s(single), time_s(parallel), self.cores[side]
+        )
 
 
 @dataclass(frozen=True)
 class _Shown:
-    """Seconds of operators in their faster mode on n combinations, and core time over cores, (O, n) each."""
+    """Seconds of operators on n combinations, (O, n): in their faster mode, on one core, on all `cores` (n,)."""
 
     least_s: Floats
-    core_s: Floats
+    single_s: Floats
+    parallel_s: Floats
+    cores: Floats
 
 
 def lower_tables(pass_: Pass, factors: Factors, t: OperatorTables, simt_s: Floats) -> LowerTables:
@@ -391,14 +465,18 @@ def _block_s(
         return one
     done: dict[int, Floats] = {}
     bound = np.zeros(shown.least_s.shape[1])
-    cores, links = np.zeros_like(bound), np.zeros_like(bound)
+    links, crowds = np.zeros_like(bound), Crowds.of(pass_, block)
     for o in block:
         time = shown.least_s[o]
         ready = [done[first] for first in before.get(o, ()) if first in done]
         done[o] = time + np.max(ready, axis=0) if ready else time
         np.maximum(bound, done[o], out=bound)
-        if pass_.works[o].unit in units:
-            cores += shown.core_s[o]
-        elif pass_.works[o].unit is Unit.LINK:
+        if pass_.works[o].unit is Unit.LINK:
             links += time
-    return np.maximum(bound, np.maximum(cores, links))
+    mine = crowds.tensor if units is _TENSOR else crowds.vector
+    # Cores of the other kind are not known: no more than may run side by side have one.
+    some = ((mine, shown.cores), (crowds.every, np.full_like(bound, crowds.every.width)))
+    for crowd, cores in some:
+        if crowd.operators:
+            np.maximum(bound, crowd.core_s(shown.single_s, shown.parallel_s, cores), out=bound)
+    return np.maximum(bound, links)

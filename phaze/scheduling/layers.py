@@ -122,46 +122,50 @@ class TimedChain:
     def path_bounds(self, rows: Rows) -> LayerTimes:
         """Lower bounds on layer times for the architectures at `rows` from what each of their operators takes there."""
         each = [[p.least_s(rows) for p in passes] for passes in (self.forward, self.backward)]
-        return self._no_less(each, rows)
-
-    def _no_less(self, each: list[list[Floats]], rows: Rows) -> LayerTimes:
-        """Bounds of forward and backward passes where these are more than the cheap ones."""
         forward, backward = (np.ascontiguousarray(np.array(some).T) for some in each)
         least = self.lower_bounds(rows)
         return LayerTimes(np.maximum(forward, least.forward_s), np.maximum(backward, least.backward_s))
 
-    def rough(self, rows: Rows) -> LayerTimes:
-        """Lower bounds on layer times for the architectures at `rows` from one list schedule of each pass."""
-        each = [
-            [p.bounds(rows, rough=True).lower_s for p in passes] for passes in (self.forward, self.backward)
-        ]
-        return self._no_less(each, rows)
+    def rough(self, rows: Rows, path: LayerTimes | None = None) -> tuple[LayerTimes, LayerTimes]:
+        """Proven (lower, upper) layer times for the architectures at `rows` from one list schedule of each pass.
+
+        `path`: their `path_bounds`, where these are known.
+        """
+        found = [[p.bounds(rows, rough=True) for p in passes] for passes in (self.forward, self.backward)]
+        upper = LayerTimes(*(np.ascontiguousarray(np.array([b.upper_s for b in some]).T) for some in found))
+        # Neither of the two lower bounds knows all that the other one knows.
+        least = self.path_bounds(rows) if path is None else path
+        forward, backward = (np.ascontiguousarray(np.array([b.lower_s for b in some]).T) for some in found)
+        lower = LayerTimes(np.maximum(forward, least.forward_s), np.maximum(backward, least.backward_s))
+        np.minimum(lower.forward_s, upper.forward_s, out=lower.forward_s)
+        np.minimum(lower.backward_s, upper.backward_s, out=lower.backward_s)
+        return lower, upper
 
     def bounds(self, rows: Rows) -> tuple[LayerTimes, LayerTimes]:
-        """Proven (lower, upper) layer times for the architectures at `rows`."""
+        """Proven (lower, upper) layer times for the architectures at `rows`: those of `rough`, every pass tightened."""
         found = self._known.get(self.model.factors.shown(rows), lambda new: self._bands(rows[new]))
         lower, upper = (LayerTimes(found[:, side, 0], found[:, side, 1]) for side in (0, 1))
         return lower, upper
 
     def _bands(self, rows: Rows) -> Floats:
         """Lower and upper times of forward and backward passes, (A, 2, 2, U)."""
-        if self.memo is None:
-            return self._worked_out(rows)
-        key = digest("bands", self.content, self.table.take(rows).columns)
-        shape = (len(rows), 2, 2, len(self.chain.layers))
-        return self.memo.array(key, shape, lambda: self._worked_out(rows))
-
-    def _worked_out(self, rows: Rows) -> Floats:
         if len(rows) <= BLOCK:
             bound_together([*self.forward, *self.backward], rows)
-        bounds = [[p.bounds(rows) for p in passes] for passes in (self.forward, self.backward)]
-        lower, upper = (
-            np.array([[getattr(b, side) for b in some] for some in bounds]) for side in ("lower_s", "upper_s")
-        )
-        # Neither of the two lower bounds knows all that the other one knows.
-        least = self.lower_bounds(rows)
-        lower = np.minimum(np.maximum(lower, [least.forward_s.T, least.backward_s.T]), upper)
-        return np.ascontiguousarray(np.moveaxis(np.array([lower, upper]), -1, 0))
+        times = self.rough(rows)
+        for which in self.open_passes(*times):
+            self.tighten(which, rows, times, np.arange(len(rows)))
+        return np.stack([np.stack([one.forward_s, one.backward_s], axis=1) for one in times], axis=1)
+
+    def tighten(
+        self, which: tuple[int, int], rows: Rows, times: tuple[LayerTimes, LayerTimes], at: Rows
+    ) -> int:
+        """Bound one pass for the architectures `rows[at]` where it is open, in place; for how many that was."""
+        timed, low, high, open_ = self._open(which, times, at)
+        if len(open_):
+            found, layer = timed.bounds(rows[open_]), which[1]
+            high[open_, layer] = np.minimum(high[open_, layer], found.upper_s)
+            low[open_, layer] = np.minimum(np.maximum(low[open_, layer], found.lower_s), high[open_, layer])
+        return len(open_)
 
     def open_passes(self, lower: LayerTimes, upper: LayerTimes) -> list[tuple[int, int]]:
         """(direction, unique layer) of the passes whose bounds differ somewhere, most uncertain time first.
@@ -185,16 +189,21 @@ class TimedChain:
         limits: SolveLimits,
     ) -> int:
         """Schedule one pass exactly for the architectures `rows[at]`, in place; how many problems that took."""
-        direction, layer = which
-        passes = (self.forward, self.backward)[direction]
-        low, high = ((t.forward_s, t.backward_s)[direction] for t in times)
-        open_ = at[low[at, layer] < high[at, layer]]
+        timed, low, high, open_ = self._open(which, times, at)
         if len(open_):
-            bounds = passes[layer].exact(
-                rows[open_], TimeBounds(low[open_, layer], high[open_, layer]), limits
-            )
+            known, layer = TimeBounds(low[open_, which[1]], high[open_, which[1]]), which[1]
+            bounds = timed.exact(rows[open_], known, limits)
             low[open_, layer], high[open_, layer] = bounds.lower_s, bounds.upper_s
         return len(open_)
+
+    def _open(
+        self, which: tuple[int, int], times: tuple[LayerTimes, LayerTimes], at: Rows
+    ) -> tuple[TimedPass, Floats, Floats, Rows]:
+        """A pass, the (lower, upper) times (A, U) of its direction, and where of `at` its bounds differ."""
+        direction, layer = which
+        low, high = ((t.forward_s, t.backward_s)[direction] for t in times)
+        passes = (self.forward, self.backward)[direction]
+        return passes[layer], low, high, at[low[at, layer] < high[at, layer]]
 
     def exact(self, rows: Rows, limits: SolveLimits) -> tuple[LayerTimes, LayerTimes]:
         """(lower, upper) layer times after exact scheduling of what the bounds leave open.

@@ -112,31 +112,31 @@ class TimedPass:
         if not self.work.works:
             return TimeBounds(np.zeros(len(rows)), np.zeros(len(rows)))
         if rough:
-            return self._worked_out(rows, rough=True)
+            latencies, capacity = self.costs.latencies(rows), self.capacity(rows)
+            return _floored(self._first_bounds(rows, latencies, capacity), latencies)
 
         def work_out(new: Rows) -> Floats:
-            found = self._worked_out(rows[new], rough=False)
-            return np.stack([found.lower_s, found.upper_s], axis=1)
+            latencies, capacity = self.costs.latencies(rows[new]), self.capacity(rows[new])
+
+            def bands() -> Floats:
+                durations = latencies.single_s, latencies.parallel_s
+                first = self._first_bounds(rows[new], latencies, capacity)
+                found = _floored(batch_bounds(self.graph, *durations, capacity, known=first), latencies)
+                return np.stack([found.lower_s, found.upper_s], axis=1)
+
+            return self.solved.recalled((latencies, capacity), (len(new), 2), bands)
 
         found = self._proven.get(self.costs.factors.shown(rows), work_out)
         return TimeBounds(found[:, 0], found[:, 1])
 
     def missing(self, rows: Rows) -> dict[Hashable, int]:
-        """Combinations of hardware whose bounds are not known, each with one of its positions in `rows`."""
-        return self._proven.missing(self.costs.factors.shown(rows))
+        """Combinations of hardware of which no bounds are known, each with one of its positions in `rows`."""
+        return self._rough.missing(self.costs.factors.shown(rows))
 
-    def keep(self, found: Mapping[Hashable, Floats]) -> None:
-        """Remember the bounds, (2,) seconds, of some of them."""
+    def keep(self, first: Mapping[Hashable, Floats], found: Mapping[Hashable, Floats]) -> None:
+        """Remember bounds, (2,) seconds, of some of them: those of one list schedule, and what `bounds` tells."""
+        self._rough.keep(first)
         self._proven.keep(found)
-
-    def _worked_out(self, rows: Rows, *, rough: bool) -> TimeBounds:
-        latencies, capacity = self.costs.latencies(rows), self.capacity(rows)
-        bounds = self._first_bounds(rows, latencies, capacity)
-        if not rough:
-            durations = latencies.single_s, latencies.parallel_s
-            bounds = batch_bounds(self.graph, *durations, capacity, known=bounds)
-        floor = np.maximum(latencies.hbm_s, latencies.buffer_s)
-        return TimeBounds(np.maximum(bounds.lower_s, floor), np.maximum(bounds.upper_s, floor))
 
     def _first_bounds(
         self, rows: Rows, latencies: OperatorLatencies, capacity: dict[str, NDArray[np.int64]]
@@ -225,17 +225,26 @@ def _bound_alike(passes: Sequence[TimedPass], rows: Rows) -> None:
         return
     latencies = [p.costs.latencies(some) for p, _, some in wanted]
     cores = [p.capacity(some) for p, _, some in wanted]
-    found = batch_bounds(
+    given = (
         passes[0].graph,
         np.concatenate([one.single_s for one in latencies]),
         np.concatenate([one.parallel_s for one in latencies]),
         {unit: np.concatenate([one[unit] for one in cores]) for unit in cores[0]},
     )
+    first = batch_bounds(*given, rough=True)
+    found = batch_bounds(*given, known=first)
     floors = np.concatenate([np.maximum(one.hbm_s, one.buffer_s) for one in latencies])
+    rough = np.stack([first.lower_s, first.upper_s], axis=1)
     both = np.stack([np.maximum(found.lower_s, floors), np.maximum(found.upper_s, floors)], axis=1)
-    ends = np.cumsum([len(keys) for _, keys, _ in wanted])
-    for (p, keys, _), some in zip(wanted, np.split(both, ends[:-1]), strict=True):
-        p.keep(dict(zip(keys, some, strict=True)))
+    ends = np.cumsum([len(keys) for _, keys, _ in wanted])[:-1]
+    for (p, keys, _), before, some in zip(wanted, np.split(rough, ends), np.split(both, ends), strict=True):
+        p.keep(dict(zip(keys, before, strict=True)), dict(zip(keys, some, strict=True)))
+
+
+def _floored(bounds: BatchBounds, latencies: OperatorLatencies) -> TimeBounds:
+    """Bounds that are no less than what the bytes of the pass take."""
+    floor = np.maximum(latencies.hbm_s, latencies.buffer_s)
+    return TimeBounds(np.maximum(bounds.lower_s, floor), np.maximum(bounds.upper_s, floor))
 
 
 def schedule_problem(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from phaze.arrays import Floats
 from phaze.cost.cost_model import OperatorLatencies
 from phaze.digest import digest
 from phaze.memo import Memo
@@ -49,6 +50,12 @@ class SolvedSchedules:
     @cached_property
     def _digest(self) -> str:
         return digest(self.graph)
+
+    def recalled(self, asked: object, shape: tuple[int, ...], work_out: Callable[[], Floats]) -> Floats:
+        """What was worked out of the graph for what is `asked` before, or is now."""
+        if self.memo is None:
+            return work_out()
+        return self.memo.array(digest("bounds", self._digest, asked), shape, work_out)
 
     def solve(
         self, problems: Sequence[ScheduleProblem], latencies: OperatorLatencies, limits: SolveLimits

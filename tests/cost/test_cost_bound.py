@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import random
 from concurrent.futures import ThreadPoolExecutor
 from time import sleep
@@ -107,6 +108,32 @@ def test_what_operators_take_on_one_architecture_bounds_it_closer_than_sums_of_s
     assert (
         np.maximum(own, np.maximum(times.hbm_s, times.buffer_s)) >= costs.lower_s(rows) * (1 - 1e-12)
     ).all()
+
+
+def unrelated(pass_, some):
+    """Whether of some operators none comes before another."""
+    after = {o: {b for a, b in pass_.edges if a == o} for o in range(len(pass_.works))}
+    for _ in pass_.works:
+        after = {o: later.union(*(after[b] for b in later)) for o, later in after.items()}
+    return not any(b in after[a] for a, b in itertools.permutations(some, 2))
+
+
+def test_operators_share_no_more_cores_than_may_run_side_by_side():
+    seen = set()
+    for seed in range(40):
+        pass_ = random_pass(seed)
+        blocks = SerialBlocks.of(pass_)
+        for crowds in blocks.crowds:
+            for crowd in (crowds.tensor, crowds.vector, crowds.every):
+                some = crowd.operators
+                widths = [
+                    n
+                    for n in range(1, len(some) + 1)
+                    if any(unrelated(pass_, few) for few in itertools.combinations(some, n))
+                ]
+                assert crowd.width == max(widths, default=1)
+                seen.add((crowd.width, len(some)))
+    assert any(1 < width < count for width, count in seen)
 
 
 @settings(max_examples=60, deadline=None)

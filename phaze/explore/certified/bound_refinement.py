@@ -26,7 +26,19 @@ from phaze.explore.certified.search_state import (
 from phaze.explore.frontier.search_axes import maximised
 from phaze.explore.request.search_progress import Clock, Progress
 from phaze.scheduling.passes import SolveLimits
-from phaze.tolerances import FEW_STATES, POINT_STATES
+from phaze.tolerances import FEW_STATES, PASS_STATES, POINT_STATES, SETTLED_STATES
+
+STEPS = {
+    BoundStage.PLACEMENT: FEW_STATES,
+    BoundStage.SEARCHED: PASS_STATES,
+    BoundStage.LONGER: SETTLED_STATES,
+    BoundStage.LONG: math.inf,
+}
+"""States of one schedule that points of a stage may take: all points take a step before one takes the next, so that
+one wide layer does not take all of the time."""
+
+LEADING = 32
+"""Points that promise more than is reached whose schedules are searched together: one may rule out others."""
 
 
 class Refinement:
@@ -66,23 +78,42 @@ class Refinement:
             self.pool = pool.take(by_urgency(pool.others, pool.bound))
             self._let_go(np.ones(len(pool), dtype=np.bool_), np.arange(len(pool)))
 
-    def tighten(self, most: int = 0) -> None:
-        """Schedule bounds and exact partitions of them, until at most that many points are left, or all have them."""
-        while len(self.pool) > most and not self._clock.over:
+    def tighten(self, most: int = 0, *, early: bool = False) -> None:
+        """Schedule bounds and exact partitions of them, until at most that many points are left, or all have them.
+
+        `early`: no longer than half of the time, as others are still to come.
+        """
+        while len(self.pool) > most and not (self._clock.half_over if early else self._clock.over):
             if not len(at := self._most_promising(BoundStage.PATH, self._points.batch)):
                 return
-            self._advance(at, None, BoundStage.PLACEMENT)
+            self._advance(at, BoundStage.PATH)
             self._report("refining")
 
     def evaluate(self, most: int = 0) -> None:
         """Exact schedules, first with little effort, and exact partitions, until at most that many points are left."""
-        for stage, states in ((BoundStage.PLACEMENT, FEW_STATES), (BoundStage.SEARCHED, math.inf)):
-            effort = SolveLimits(self._clock.left, states)
+        for stage in STEPS:
             while len(self.pool) > most and not self._clock.over:
                 if not len(at := self._most_promising(stage, self._points.exact_batch)):
                     break
-                self._advance(at, effort, BoundStage.SEARCHED)
+                self._advance(at, stage)
                 self._report("evaluating")
+
+    def lead(self) -> None:
+        """Both for points that promise more than is reached, those that promise most first: where time is short.
+
+        They decide the gap, and nothing but a better design rules them out.
+        """
+        while not self._clock.over:
+            ahead = np.flatnonzero((self.pool.bound > self._best) & (self.pool.stage < BoundStage.EXHAUSTED))
+            if not len(ahead):
+                return
+            first = ahead[self.pool.bound[ahead].argmax()]
+            stage = BoundStage(int(self.pool.stage[first]))
+            alike = (self.pool.stage == stage) & (self.pool.config == self.pool.config[first])
+            at = ahead[alike[ahead]]
+            most = self._points.batch if stage == BoundStage.PATH else LEADING
+            self._advance(at[np.argsort(-self.pool.bound[at], kind="stable")[:most]], stage)
+            self._report("refining" if stage == BoundStage.PATH else "evaluating")
 
     @property
     def told(self) -> str:
@@ -143,8 +174,9 @@ class Refinement:
 
     # -- batches ------------------------------------------------------------------------------------------
 
-    def _advance(self, at: Rows, effort: SolveLimits | None, stage: BoundStage) -> None:
-        """Tighten a batch, or evaluate it with some effort, and take over what that finds out."""
+    def _advance(self, at: Rows, stage: BoundStage) -> None:
+        """Tighten a batch of points of a stage, or evaluate it, and take over what that finds out."""
+        effort = SolveLimits(self._clock.left, STEPS[stage]) if stage in STEPS else None
         met = self._settle(at, self._points.look(self.pool.take(at), self._relevance, effort), stage)
         keep = np.ones(len(self.pool), dtype=np.bool_)
         keep[at[met]] = False
@@ -155,8 +187,7 @@ class Refinement:
         pool = self.pool
         pool.bound[at] = np.minimum(pool.bound[at], found.lead)
         pool.others[at] = np.maximum(pool.others[at], found.others)
-        # A point that was searched twice and is still open has run out of time: it stays open.
-        pool.stage[at] = np.where(pool.stage[at] >= stage, BoundStage.EXHAUSTED, stage)
+        pool.stage[at] = stage + 1  # past the last step it has run out of time, and stays open
         found = self._with_plans(pool.take(at), found)
         self._learn(pool.take(at), found)
         return found.met

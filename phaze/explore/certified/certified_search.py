@@ -58,6 +58,7 @@ SMALLER = 8  # of those where bounds are dear, so that the first ones teach what
 TOGETHER = 64  # such smaller ones bounded in one call once nothing is learnt between them
 WAVE = 16  # blocks between two looks at the pool: they may run side by side
 CAP = 1 << 18  # points that may wait in the pool while blocks are still to come
+LATE_CAP = 8  # times as many where half of the time is over
 
 
 def merged_numbers(wave: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
@@ -114,6 +115,8 @@ class CertifiedSearch:
             if not self._in_budget:
                 raise self._candidates.none_left()
             self._refinement.holds_all = True
+            if self._clock.half_over:
+                self._refinement.lead()
             self._refinement.tighten()
             self._refinement.evaluate()
         return self._outcome()
@@ -197,11 +200,16 @@ class CertifiedSearch:
         return pool.take(np.argsort(pool.number % self._blocks, kind="stable"))
 
     def _make_room(self) -> None:
-        """Strengthen what is known; leave at most half of the cap in a pool that is over it."""
-        self._refinement.tighten()
-        if len(self._refinement.pool) > self._cap:
-            self._refinement.tighten(self._cap // 2)
-            self._refinement.evaluate(self._cap // 2)
+        """Strengthen what is known; leave at most half of the cap in a pool that is over it.
+
+        Half of the time is for what is still to be bounded, so that no gap is that of points never looked at: from then
+        on more may wait.
+        """
+        self._refinement.tighten(early=True)
+        cap = LATE_CAP * self._cap if self._clock.half_over else self._cap
+        if len(self._refinement.pool) > cap:
+            self._refinement.tighten(cap // 2)
+            self._refinement.evaluate(cap // 2)
 
     # -- the end ------------------------------------------------------------------------------------------
 

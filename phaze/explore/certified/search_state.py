@@ -16,12 +16,14 @@ from phaze.explore.frontier.pareto_archive import Archive
 
 
 class BoundStage(IntEnum):
-    """How far a point got."""
+    """How far a point got: bounded, or its schedules searched for longer and longer."""
 
     PATH = 0
     PLACEMENT = 1
-    SEARCHED = 2  # schedules searched for a while
-    EXHAUSTED = 3  # searched until time was over
+    SEARCHED = 2
+    LONGER = 3
+    LONG = 4
+    EXHAUSTED = 5  # searched until time was over
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,8 +175,10 @@ class Evaluator(CostedTask):
 
     def unscheduled_bound(self, config: TrainingConfig, rows: Rows, give_up_s: Floats) -> Floats:
         """At most the iteration time, (A,), without a schedule of any layer; formats aside."""
-        times = self.times(config, rows, self.timed(config).path_bounds(rows))
-        return self._bounded(config, rows, times, give_up_s)
+        return self._unscheduled(config, rows, self.timed(config).path_bounds(rows), give_up_s)
+
+    def _unscheduled(self, config: TrainingConfig, rows: Rows, path: LayerTimes, give_up_s: Floats) -> Floats:
+        return self._bounded(config, rows, self.times(config, rows, path), give_up_s)
 
     def _bounded(self, config: TrainingConfig, rows: Rows, times: GroupTimes, limit_s: Floats) -> Floats:
         """At most the iteration time, (A,), where groups take these times or longer; see `FastestPlans.bound_s`."""
@@ -191,21 +193,45 @@ class Evaluator(CostedTask):
         Infinite where the point cannot get below `give_up_s` (A,).
         """
         bounds = PointBounds.none(len(rows))
-        at = np.flatnonzero(self.hopeful(config, rows, give_up_s))
+        at, times = self._roughly(config, rows, give_up_s)
         if len(at):
-            times = self.timed(config).bounds(rows[at])
-            bounds.put(at, self._place(config, rows[at], times, give_up_s[at]))
+            alive = self._tightened(config, rows[at], times, give_up_s[at])
+            at, left = at[alive], (times[0].take(alive), times[1].take(alive))
+            bounds.put(at, self._place(config, rows[at], left, give_up_s[at]))
         return bounds
 
     def hopeful(self, config: TrainingConfig, rows: Rows, give_up_s: Floats) -> NDArray[np.bool_]:
         """Whether a point may get below `give_up_s`, (A,), by bounds that schedule layers roughly at most."""
-        able = np.flatnonzero(self.takes(config)[rows] & self._holds(config)[rows])
         hopeful = np.zeros(len(rows), dtype=np.bool_)
-        hopeful[able] = self.unscheduled_bound(config, rows[able], give_up_s[able]) < give_up_s[able]
-        at = np.flatnonzero(hopeful)
-        if len(at):
-            hopeful[at] = self._bound_s(config, rows[at], self.timed(config).rough(rows[at])) < give_up_s[at]
+        hopeful[self._roughly(config, rows, give_up_s)[0]] = True
         return hopeful
+
+    def _roughly(
+        self, config: TrainingConfig, rows: Rows, give_up_s: Floats
+    ) -> tuple[Rows, tuple[LayerTimes, LayerTimes]]:
+        """Positions within `rows` of points that are hopeful, and (lower, upper) times of their layers."""
+        at = np.flatnonzero(self.takes(config)[rows] & self._holds(config)[rows])
+        path = self.timed(config).path_bounds(rows[at])
+        left = np.flatnonzero(self._unscheduled(config, rows[at], path, give_up_s[at]) < give_up_s[at])
+        at = at[left]
+        lower, upper = self.timed(config).rough(rows[at], path.take(left))
+        left = np.flatnonzero(self._bound_s(config, rows[at], lower) < give_up_s[at])
+        return at[left], (lower.take(left), upper.take(left))
+
+    def _tightened(
+        self, config: TrainingConfig, rows: Rows, times: tuple[LayerTimes, LayerTimes], give_up_s: Floats
+    ) -> Rows:
+        """Tighten (lower, upper) times pass by pass, the most uncertain first; positions of points still hopeful.
+
+        A point that falls is let go before the rest of its passes.
+        """
+        timed, alive, done = self.timed(config), np.arange(len(rows)), 0
+        for which in timed.open_passes(*times):
+            done += timed.tighten(which, rows, times, alive)
+            if done >= len(alive):
+                bound_s = self._bound_s(config, rows[alive], times[0].take(alive))
+                alive, done = alive[bound_s < give_up_s[alive]], 0
+        return alive
 
     def exact(
         self, config: TrainingConfig, rows: Rows, give_up_s: Floats, effort: SolveLimits

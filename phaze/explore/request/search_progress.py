@@ -54,6 +54,11 @@ class Clock:
         """Whether it is time to stop."""
         return self.interrupted or self.elapsed_s >= self.limit_s
 
+    @property
+    def half_over(self) -> bool:
+        """Whether half of the time is gone."""
+        return self.over or self.elapsed_s >= self.limit_s / 2
+
 
 REPORT_SHARE = 0.1
 """Of a time limit: by how much telling what was found may exceed it."""

@@ -236,6 +236,7 @@ def test_a_gap_costs_no_more_than_it_says(balance, tasks, combine, resources):
         assert found.upper_bound >= best.objective_value * (1 - 1e-9)
         assert found.gap <= gap + 1e-9
         assert found.evaluated + found.pruned + found.over_budget == found.space_size
+    assert found.gap > 0  # some were ruled out by the gap alone
 
 
 def test_weights_that_mean_nothing_are_refused(balance, tasks):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from small_cases import certified
 
 from phaze.cost.cost_model import CostModel
 from phaze.explore.certified.block_screening import Screen
+from phaze.explore.certified.search_points import WorkloadPoints
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.request.explore_request import Budgets, Task
+from phaze.explore.request.search_progress import Clock
 from phaze.hardware.spaces.space_file import load_space
 from phaze.scheduling.passes import SolveLimits
 
@@ -86,6 +90,46 @@ def test_the_number_of_threads_changes_nothing(task, candidates):
     assert one.evaluated == two.evaluated
     assert one.pruned_by == two.pruned_by
     assert frontier(one) == frontier(two)
+
+
+class HalfOver(Clock):
+    """A clock with half of its time gone, which ends so many looks at points after the last block."""
+
+    half_over = True
+    left_looks = math.inf
+
+    @property
+    def over(self):
+        return self.left_looks <= 0
+
+
+@pytest.mark.parametrize("cap", [5, 1 << 18])
+def test_time_that_is_short_changes_the_order_alone(task, candidates, whole, cap):
+    found = search(task, candidates, clock=HalfOver(600.0), block=16, cap=cap)
+    assert frontier(found) == frontier(whole)
+    check_counts(found, candidates)
+
+
+def test_where_time_is_short_all_is_bounded_and_what_leads_comes_first(task, candidates, whole, monkeypatch):
+    """The gap is then that of bounds, not of points that were never looked at, and the best design is proven first."""
+    clock, events, run, look = HalfOver(600.0), [], Screen.run, WorkloadPoints.look
+
+    def looked(self, points, relevance, effort):
+        events.append(float(points.bound.min()))
+        found = look(self, points, relevance, effort)
+        if "bounded" in events[-2:]:
+            clock.left_looks = 2
+        clock.left_looks -= 1
+        return found
+
+    monkeypatch.setattr(Screen, "run", lambda self, *given: events.append("bounded") or run(self, *given))
+    monkeypatch.setattr(WorkloadPoints, "look", looked)
+    stopped = search(task, candidates, clock=clock, block=16)
+    bounded = [at for at, event in enumerate(events) if event == "bounded"]
+    assert len(bounded) > 2
+    assert all(event == "bounded" for event in events[bounded[0] : bounded[-1]])
+    assert not stopped.finished
+    assert whole.most_reached <= stopped.most < 2 * whole.most_reached
 
 
 def test_blocks_that_are_bounded_together_change_nothing(task, candidates, monkeypatch):

@@ -21,6 +21,7 @@ from phaze.parallel.cluster import Recompute
 from phaze.parallel.framework import Framework, load_framework
 from phaze.parallel.plan_search.best_first_search import best_plans
 from phaze.parallel.training.iteration_estimate import Estimator
+from phaze.scheduling.layers import TimedChain
 from phaze.scheduling.passes import SolveLimits
 from phaze.workload.workload_loader import load_workload
 
@@ -116,6 +117,25 @@ def test_bounds_of_schedules_know_what_cheaper_bounds_know():
         assert (low >= np.minimum(getattr(least, name), high)).all()
         assert (low <= high).all()
         assert (getattr(timed.path_bounds(rows), name) <= high * (1 + 1e-12)).all()
+
+
+def test_points_that_fall_are_let_go_before_the_rest_of_their_passes(monkeypatch):
+    counts, tighten = [], TimedChain.tighten
+
+    def counting(self, which, rows, times, at):
+        counts.append(tighten(self, which, rows, times, at))
+        return counts[-1]
+
+    evaluator = Evaluator(small_task(load_workload("resnet18")), varied_architectures())
+    rows, config = np.arange(len(evaluator.table)), evaluator.configs[0]
+    never = np.full(len(rows), np.inf)
+    limit_s = evaluator.bounds(config, rows, never).lower_s * 0.95
+    hopeful = rows[evaluator.hopeful(config, rows, limit_s)]
+    lower, upper = evaluator.timed(config).rough(hopeful)
+    open_ = (lower.forward_s < upper.forward_s).sum() + (lower.backward_s < upper.backward_s).sum()
+    monkeypatch.setattr(TimedChain, "tighten", counting)
+    assert np.isinf(evaluator.bounds(config, rows, limit_s).lower_s).all()
+    assert 0 < sum(counts) < open_ * 3 / 4
 
 
 def test_points_that_cannot_be_the_best_are_not_scheduled(tiny, monkeypatch):
