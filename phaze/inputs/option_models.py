@@ -732,7 +732,9 @@ class PlanServingOptions(KeptOptions, EconomicOptions, OneArchOptions):
         "Rung of the cost model: analytic, calibrated on the chip's measured family, or ideal (hardware alone).",
         offers=("analytic", "calibrated", "ideal"),
     )
-    simulate: int | None = option(None, "Simulate so many requests at --rate, for percentiles.", least=1)
+    simulate: int | None = option(
+        None, "Simulate so many requests at --rate or --concurrency, for percentiles.", least=1
+    )
     seed: int = option(0, "Seed of everything random.", least=0)
 
 

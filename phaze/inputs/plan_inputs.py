@@ -210,8 +210,10 @@ def serving_answer(
     """Space of serving plans as the options say, and the best of it. Raises InputError."""
     from phaze.explore.documents.serving_document import serve
 
-    if options.simulate is not None and options.rate is None:
-        raise InputError("--simulate needs --rate: requests arrive at some rate")
+    if options.simulate is not None and options.rate is None and options.concurrency is None:
+        raise InputError(
+            "--simulate needs --rate or --concurrency: requests arrive at some rate, or from clients"
+        )
     space = _space(options)
     return space, serve(space, options.simulate, options.seed, make_economics(options))
 

@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field
 
 from phaze.document_names import DocumentName
 from phaze.explore.documents.document_record import Record
+from phaze.explore.documents.engine_commands import start_commands
 from phaze.explore.documents.result_document import Certificate, Manifest
 from phaze.explore.documents.result_manifest import manifest
 from phaze.explore.request.search_progress import Clock
@@ -104,6 +105,15 @@ class ServingCost(Record):
     )
 
 
+class EngineStart(Record):
+    """Command that starts the replicas of a pool with an engine."""
+
+    engine: str = Field(description="vllm, sglang or tensorrt-llm")
+    role: str = Field(description="of the pool")
+    copies: int = Field(description="times that it is started: replicas, or groups that share experts")
+    command: str = Field(description="the weights are $MODEL")
+
+
 class ServedChip(Record):
     """Architecture that was found for a service."""
 
@@ -138,6 +148,7 @@ class ServingDocument(Record):
     best: ServingFigures
     cost: ServingCost | None = Field(None, description="none where the dies fit on no wafer")
     simulation: TrialFigures | None
+    starts: list[EngineStart] = Field(default_factory=list, description="commands of serving engines")
     chip: ServedChip | None = Field(None, description="where it was searched")
     certificate: Certificate | None = Field(None, description="of that search")
     next_best: list[NextService] = Field(default_factory=list, description="of that search")
@@ -160,9 +171,23 @@ def serve(
         best=ServingFigures.model_validate(plan),
         cost=serving_cost(plan, space, economics or Economics()),
         simulation=None if tried is None else TrialFigures.model_validate(tried),
+        starts=engine_starts(plan, space),
         manifest=manifest(started, clock.elapsed_s, seed),
     )
     return plan, tried, document
+
+
+def engine_starts(plan: ServingPlan, space: ServingSpace) -> list[EngineStart]:
+    """How engines are started to serve by a plan."""
+    return [
+        EngineStart(
+            engine=engine,
+            role=pool.role.value,
+            copies=pool.replicas // pool.expert_parallel,
+            command=command,
+        )
+        for engine, pool, command in start_commands(plan, space.traffic, space.options)
+    ]
 
 
 def serving_cost(plan: ServingPlan, space: ServingSpace, economics: Economics) -> ServingCost | None:

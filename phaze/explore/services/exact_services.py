@@ -62,11 +62,13 @@ class ExactServices:
     @cached_property
     def replicas(self) -> dict[Shape, Replica]:
         """Replicas by shape."""
-        dispatch_s = self.space.options.dispatch_s
+        plans, dispatch_s = self.worth.request.plans, self.space.options.dispatch_s
+        # Which degrees there are says the model alone.
         return {
-            Shape(grid.width, stages, grid.experts): Replica(grid, self.space.links, stages, dispatch_s)
-            for grid in self.space.grids
-            for stages in self.space.depths(grid)
+            Shape(grid.width, stages, grid.experts): Replica(mine, self.space.links, stages, dispatch_s)
+            for grid in plans.grids
+            for mine in (replace(grid, chip=self.space.chip),)
+            for stages in plans.depths(grid)
         }
 
     def best(self, way: Way) -> Service | None:

@@ -14,6 +14,7 @@ from phaze.explore.documents.serving_document import (
     ServedChip,
     ServingDocument,
     ServingFigures,
+    engine_starts,
     serving_cost,
     serving_request,
 )
@@ -55,6 +56,7 @@ def find_service(request: ServiceRequest, progress: Progress, clock: Clock, seed
         best=ServingFigures.model_validate(plan),
         cost=serving_cost(plan, best.space, economics),
         simulation=None,
+        starts=engine_starts(plan, best.space),
         chip=_chip(best, plan, request),
         certificate=_certificate(search, outcome),
         next_best=[_next(service, request) for service in outcome.services[1 : NEXT_BEST + 1]],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
@@ -77,13 +77,32 @@ def poisson(rate_per_s: float, count: int, output_tokens: int, seed: int) -> Req
     return Requests(np.cumsum(gaps), np.full(count, output_tokens))
 
 
+SPREAD = 0.2
+"""Of outputs of clients around their mean: were all equal, those who begin together would stay together for ever."""
+
+
+def closed(count: int, clients: int, output_tokens: int, seed: int) -> Requests:
+    """Requests of some clients, all of whom ask at once at first, and each again as soon as it is answered.
+
+    Outputs are drawn evenly from 80 to 120 % of their mean.
+    """
+    arrivals = np.full(count, np.inf)
+    arrivals[:clients] = 0.0
+    least, most = (round(output_tokens * (1 + side)) for side in (-SPREAD, SPREAD))
+    drawn = np.random.default_rng(seed).integers(max(least, 1), most + 1, count)
+    return Requests(arrivals, drawn)
+
+
 def simulate(engine: Engine, requests: Requests, context: int, seed: int = 0) -> Simulated:
     """Run all requests to their end; they are dealt to the engines of the replica at random.
 
-    `context`: tokens of a prompt in the cache when decode begins.
+    `context`: tokens of a prompt in the cache when decode begins. Requests that arrive at no time of their own
+    (`closed`) follow those that end, and are dealt to the engines in turn.
     """
     stages, costs = engine.replica.stages, _seconds(engine)
-    loops = [_Loop(engine, requests, costs, queue, context) for queue in _queues(engine, requests, seed)]
+    requests = replace(requests, arrivals_s=requests.arrivals_s.copy())
+    queues = _queues(engine, requests, seed)
+    loops = [_Loop(engine, requests, costs, waiting, following, context) for waiting, following in queues]
     free_s, ready = [0.0] * stages, [(0.0, e) for e in range(stages)]
     while ready:
         at, number = heapq.heappop(ready)
@@ -121,6 +140,7 @@ class _Loop:
     requests: Requests
     seconds: Seconds
     waiting: deque[int]
+    following: deque[int]  # requests of clients that wait for an answer
     context: int
     admitted: dict[int, float] = field(default_factory=dict)
     first: dict[int, float] = field(default_factory=dict)
@@ -175,10 +195,18 @@ class _Loop:
         self.first[request] = at
         left = int(self.requests.outputs[request]) - 1
         if left == 0:
-            self.last[request] = at
+            self._end(request, at)
             return
         heapq.heappush(self.ends, (self.decodes + left, request))
         self.cached += self.context
+
+    def _end(self, request: int, at: float) -> None:
+        """A request has its last token; its client asks again."""
+        self.last[request] = at
+        if self.following:
+            following = self.following.popleft()
+            self.requests.arrivals_s[following] = at
+            self.waiting.append(following)
 
     def _count_tokens(self, end: float) -> None:
         self.decodes += 1
@@ -186,17 +214,24 @@ class _Loop:
         self.cached += len(self.ends)
         while self.ends and self.ends[0][0] <= self.decodes:
             _, request = heapq.heappop(self.ends)
-            self.last[request] = end
+            self._end(request, end)
             self.cached -= self.context + int(self.requests.outputs[request]) - 1
 
 
-def _queues(engine: Engine, requests: Requests, seed: int) -> list[deque[int]]:
-    """The queue that each engine takes its requests from."""
+def _queues(engine: Engine, requests: Requests, seed: int) -> list[tuple[deque[int], deque[int]]]:
+    """The queue that each engine takes its requests from, and those that follow when one of its own ends."""
     stages, count = engine.replica.stages, len(requests.outputs)
     if engine.one_queue:
-        return [deque(range(count))] * stages
+        return [(deque(range(count)), deque())] * stages
+    follows = ~np.isfinite(requests.arrivals_s)
     dealt = np.random.default_rng(seed).integers(stages, size=count)
-    return [deque(np.flatnonzero(dealt == e).tolist()) for e in range(stages)]
+    if follows.any():
+        dealt = np.arange(count) % stages
+
+    def of(engine: int, some: NDArray[np.bool_]) -> deque[int]:
+        return deque(np.flatnonzero((dealt == engine) & some).tolist())
+
+    return [(of(e, ~follows), of(e, follows)) for e in range(stages)]
 
 
 def _gathered(requests: Requests, loops: list[_Loop]) -> Simulated:
@@ -241,10 +276,11 @@ def trial(plan: ServingPlan, space: ServingSpace, requests: int, seed: int = 0) 
     """Run one replica of every pool under its share of the arrival rate.
 
     A decode pool is fed a Poisson stream of its own, as the mixed output of several prefill replicas nearly is.
-    Raises InputError without an arrival rate, or for more than a million requests.
+    Of clients the replica has its share, rounded up; that all ask at once in the beginning is a part of it.
+    Raises InputError with neither an arrival rate nor clients, or for more than a million requests.
     """
-    if space.traffic.rate_per_s is None:
-        raise InputError("a simulation needs an arrival rate")
+    if space.traffic.rate_per_s is None and space.traffic.clients is None:
+        raise InputError("a simulation needs an arrival rate or a number of clients")
     check_count(requests, MOST_REQUESTS, "requests to simulate")
     runs = [_run(pool, plan, space, requests, seed + i) for i, pool in enumerate(plan.pools)]
     tokens = runs[-1].tpot_s + plan.transfer_s / space.traffic.passes
@@ -254,7 +290,12 @@ def trial(plan: ServingPlan, space: ServingSpace, requests: int, seed: int = 0) 
 def _run(pool: Pool, plan: ServingPlan, space: ServingSpace, requests: int, seed: int) -> Simulated:
     engine = _engine(pool, plan, space)
     outputs = 1 if pool.role is Role.PREFILL else space.traffic.output_tokens
-    stream = poisson(plan.requests_per_s / pool.replicas, requests, outputs, seed)
+    clients = space.traffic.clients
+    stream = (
+        poisson(plan.requests_per_s / pool.replicas, requests, outputs, seed)
+        if clients is None
+        else closed(requests, -(-clients // pool.replicas), outputs, seed)
+    )
     return simulate(engine, stream, space.traffic.prompt_tokens, seed)
 
 

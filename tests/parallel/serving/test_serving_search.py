@@ -252,7 +252,7 @@ def test_a_stream_put_to_the_test(streamed):
         assert ran.tpot.mean_s == pytest.approx(plan.tpot_s, rel=0.06)
         assert ran.ttft.mean_s == pytest.approx(plan.ttft_s, rel=0.25)
         assert ran.ttft.p50_s <= ran.ttft.p90_s <= ran.ttft.p99_s
-    with pytest.raises(InputError, match="arrival rate"):
+    with pytest.raises(InputError, match="arrival rate or a number of clients"):
         trial(plan, replace(asked, traffic=Traffic(256, 64)), 10)
 
 

@@ -13,8 +13,8 @@ from serving_cases import batches, served, space
 from phaze.parallel.serving import Traffic
 from phaze.parallel.serving.layer_grid import LayerGrid
 from phaze.parallel.serving.model_replica import Chunk, Replica
-from phaze.parallel.serving.replica_offers import loaded_offers
-from phaze.parallel.serving.request_simulation import Engine, Requests, poisson, simulate
+from phaze.parallel.serving.replica_offers import closed_offers, loaded_offers
+from phaze.parallel.serving.request_simulation import Engine, Requests, closed, poisson, simulate
 from phaze.parallel.serving.steady_state import Cycle, Prefill, Slots, chunks_of
 
 TRAFFIC = Traffic(256, 64)
@@ -140,6 +140,26 @@ def test_a_poisson_stream_against_the_simulator(made, grid, way, load):
     steady = slice(100, 550)
     assert told.tpot_s[0] == pytest.approx(ran.tpot_s[steady].mean(), rel=0.04)
     assert told.ttft_s[0] == pytest.approx(ran.ttft_s[steady].mean(), rel=0.08)
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+@pytest.mark.parametrize("way", ["prefill first", "chunks"])
+def test_clients_against_the_simulator(made, grid, way, stages):
+    """Once the first wave has spread; chunks of several prompts wait for one another, which the formula leaves out."""
+    (size, mixed), clients, count = WAYS[way], 11 * stages, 1000
+    saturated = Cycle(replica(made, grid, stages), TRAFFIC, made.batches, chunks_of(TRAFFIC, size), mixed)
+    told = closed_offers(saturated, 1, clients, made.limits)
+    engine = Engine(saturated.replica, saturated.chunks, mixed, 64)
+    ran = simulate(engine, closed(count, clients, 64, 0), 256)
+    steady, ends = slice(10 * clients, count - 2 * clients), np.sort(ran.last_s)
+    rate = (count - 12 * clients) / (ends[count - 2 * clients] - ends[10 * clients])
+    assert told.requests_per_s[0] == pytest.approx(rate, rel=0.04)
+    assert told.tpot_s[0] == pytest.approx(ran.tpot_s[steady].mean(), rel=0.025)
+    alone = (ran.first_s - ran.admitted_s)[steady].mean()
+    assert told.ttft_s[0] == pytest.approx(alone, rel=0.02 if stages == 1 else 0.2)
+    assert ran.ttft_s[:clients].mean() > 3 * ran.ttft_s[steady].mean()
+    at = ran.last_s[300] + 1e-9
+    assert ((ran.arrivals_s <= at) & (ran.last_s > at)).sum() == clients
 
 
 def test_a_prefill_pool_against_the_simulator(made, grid):
