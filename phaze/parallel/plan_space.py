@@ -98,8 +98,7 @@ class PlanSpace:
         if self.data is not None:
             return tuple(d for d in self.data if d <= most and (self.ragged or total % d == 0))
         if not self.ragged:
-            grouped = (d for d in _divisors(total) if d * shape.sharding.context % shape.sharding.expert == 0)
-            return tuple(d for d in grouped if d <= most)[-1:]
+            return _most_replicas(total, most, shape.sharding.context, shape.sharding.expert)
         return (-(-total // -(-total // most)),) if most else ()
 
     def runs(self, deep: ParallelPlan, microbatches: int) -> tuple[Schedule, ...]:
@@ -143,6 +142,12 @@ def _running(
 ) -> tuple[Schedule, ...]:
     """Those that run on so many stages, microbatches and chunks of each device."""
     return tuple(one for one in schedules if refusal(one, stages, microbatches, chunks) is None)
+
+
+@cache
+def _most_replicas(total: int, most: int, context: int, expert: int) -> tuple[int, ...]:
+    """The largest number up to `most` that divides a number of microbatches and makes whole groups of experts."""
+    return tuple(d for d in _divisors(total) if d * context % expert == 0 and d <= most)[-1:]
 
 
 @cache

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from math import inf, prod
 from typing import TypeVar
 
+import numpy as np
+
 from phaze.parallel.parallel_plan import Offload, ParallelPlan
-from phaze.parallel.pipelines.pipeline_schedule import chunks_of
+from phaze.parallel.pipelines.pipeline_schedule import Schedule, chunks_of
 from phaze.parallel.plan_batches.plan_batch import batch_bounds_s
 from phaze.parallel.plan_search.fitted_pipelines import FittedPipeline, MemoryTally, PipelineFits
 from phaze.parallel.plan_search.plan_lower_bounds import OpenPlan, rest_s, screened_plans
@@ -89,9 +91,6 @@ _AT_ONCE = 128
 _MORE = 4
 """Pipelines that were looked at for each one more that is looked at together, though the first may rule it out."""
 
-_Waiting = tuple[float, int, OpenPlan]
-"""Bound, place, and plans that share it."""
-
 _Opened = tuple[float, int, int, OpenPlan]
 _Fitting = tuple[float, int, int, FittedPipeline]
 _Bounded = tuple[float, int, int, ParallelPlan]
@@ -114,6 +113,12 @@ class _Queues:
         return min((queue[0][0] for queue in (self.opened, self.fitting, self.bounded) if queue), default=inf)
 
 
+@cache
+def _places(schedule: Schedule, stages: int, chunks: int) -> bytes:
+    """Chunks of all devices, as a key."""
+    return chunks_of(schedule, stages, chunks).tobytes()
+
+
 @dataclass
 class _Search:
     estimator: Estimator
@@ -125,43 +130,42 @@ class _Search:
     found: list[EvaluatedPlan] = field(default_factory=list)
     memory: MemoryTally = field(default_factory=MemoryTally)
     known: dict[Hashable, float] = field(default_factory=dict)
+    variants: dict[Hashable, int] = field(default_factory=dict)
     queues: _Queues = field(default_factory=_Queues)
     looked_at: int = 0
 
     def answer(self) -> PlanAnswer:
         """Look at all plans in the order of their bounds, which grow tighter where they are low."""
-        opened = enumerate(screened_plans(self.estimator, self.space))
-        bounds = ((some.bound_s * self.slowdown(some.pipeline), place, some) for place, some in opened)
-        waiting = sorted(bounds, key=lambda entry: entry[:2])
+        opened = screened_plans(self.estimator, self.space)
+        bounds_s = opened.bounds_s * opened.each(self.slowdown)
+        order = np.argsort(bounds_s, kind="stable")
+        waiting = [*bounds_s[order].tolist(), inf]
         queues, taken = self.queues, 0
         while True:
             lowest = min(queues.lowest, self._worst, NEVER_S)
-            if taken < len(waiting) and waiting[taken][0] < lowest:
-                more = max(_AT_ONCE, taken // _MORE)
-                for bound, place, some in self._whole(waiting[taken : taken + more]):
-                    heapq.heappush(queues.opened, (bound, place, -1, some))
+            if waiting[taken] < lowest:
+                more = min(max(_AT_ONCE, taken // _MORE), len(order) - taken)
+                self._open([(place, opened.at(place)) for place in order[taken : taken + more].tolist()])
                 taken += more
             elif queues.lowest <= lowest < min(self._worst, NEVER_S):
-                self._look(waiting[taken][0] if taken < len(waiting) else inf)
+                self._look(waiting[taken])
             else:
                 break
-        left = [some for *_, some in queues.opened] + [some for *_, some in waiting[taken:]]
-        self.account.pruned += self._count(left) + len(queues.bounded)
-        self.account.pruned += sum(len(some.orders) for *_, some in queues.fitting)
+        left = sum(self._number(some.pipeline) for *_, some in queues.opened) + len(queues.bounded)
+        left += sum(len(some.orders) for *_, some in queues.fitting)
+        self.account.pruned += left + int(opened.each(self._number)[order[taken:]].sum())
         self.account.out_of_memory = self.memory.out_of_memory
         return PlanAnswer(
             tuple(self.found), self.account, self.memory.least_bytes, self.memory.least_host_bytes
         )
 
-    def _count(self, left: Sequence[OpenPlan]) -> int:
-        """Plans of pipelines that are left; as many for all schedules and cuts of one."""
-        pipelines = {id(some.pipeline): some.pipeline for some in left}
-        numbers = {key: self._number(one) for key, one in pipelines.items()}
-        return sum(numbers[id(some.pipeline)] for some in left)
-
     def _number(self, plan: ParallelPlan) -> int:
-        """Number of variants."""
-        return prod(map(len, (*self.space.choices(plan), tuple(self.space.offloaded(plan)))))
+        """Number of variants; the same for all pipelines with equal choices."""
+        s, choices = plan, self.space.choices(plan)
+        key = *choices, s.recompute, s.recomputed
+        if key not in self.variants:
+            self.variants[key] = prod(map(len, (*choices, tuple(self.space.offloaded(s)))))
+        return self.variants[key]
 
     def _look(self, below: float) -> None:
         """At what has the least bound: a plan itself, or what is known less of `below` a bound that comes before it."""
@@ -193,24 +197,22 @@ class _Search:
     def _slowed_s(self, one: EvaluatedPlan) -> float:
         return one.iteration.iteration_s * self.slowdown(one.plan)
 
-    def _whole(self, waiting: Sequence[_Waiting]) -> Iterator[_Waiting]:
+    def _open(self, waiting: Sequence[tuple[int, OpenPlan]]) -> None:
         """Bounds of pipelines as those of iterations; what these add is the same where schedules place chunks alike."""
         keys = [
-            (
-                s.pipeline,
-                s.stages,
-                chunks_of(s.schedule, s.pipeline.pipeline_parallel, s.pipeline.chunks).tobytes(),
-            )
-            for *_, s in waiting
+            (s.pipeline, s.stages, _places(s.schedule, s.pipeline.pipeline_parallel, s.pipeline.chunks))
+            for _, s in waiting
         ]
-        new = {key: s.plan for key, (*_, s) in zip(keys, waiting, strict=True) if key not in self.known}
+        new = {key: s.plan for key, (_, s) in zip(keys, waiting, strict=True) if key not in self.known}
         if new:
             variants = [
                 tuple(v for v in self.space.variants(s) if v.offload in self._leanest) for s in new.values()
             ]
             self.known.update(zip(new, rest_s(self.estimator, variants), strict=True))
-        for key, (bound, place, some) in zip(keys, waiting, strict=True):
-            yield bound + self.known[key] * self.slowdown(some.pipeline), place, some
+        for key, (place, some) in zip(keys, waiting, strict=True):
+            whole_s = some.bound_s * self.slowdown(some.pipeline)
+            whole_s += self.known[key] * self.slowdown(some.pipeline)
+            heapq.heappush(self.queues.opened, (whole_s, place, -1, some))
 
     @cached_property
     def _leanest(self) -> frozenset[frozenset[Offload]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -121,16 +121,66 @@ class OpenPlan:
         return replace(self.pipeline, schedule=self.schedule, stages=self.stages)
 
 
-def screened_plans(estimator: Estimator, space: PlanSpace) -> Iterator[OpenPlan]:
-    """All plans of a space, with bounds that recompute nothing that need not be."""
+@dataclass(frozen=True)
+class _Screened:
+    """Pipelines at some rows under one schedule, cut in one way."""
+
+    bounds_s: Floats
+    pipelines: Sequence[ParallelPlan]
+    rows: Integers
+    schedule: Schedule
+    cut: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ScreenedPlans:
+    """All plans of a space by their places, with bounds (N,) that recompute nothing that need not be.
+
+    Places go from one pipeline to the next; of those that differ in ZeRO stage and order alone there is one.
+    """
+
+    blocks: tuple[_Screened, ...]
+
+    def __iter__(self) -> Iterator[OpenPlan]:
+        """Every one, in the order of places."""
+        return map(self.at, range(len(self.bounds_s)))
+
+    @cached_property
+    def bounds_s(self) -> Floats:
+        """Lower bounds of the seconds of the pipelines, (N,)."""
+        return np.concatenate([np.zeros(0), *(block.bounds_s for block in self.blocks)])
+
+    @cached_property
+    def _ends(self) -> Integers:
+        return np.cumsum([len(block.rows) for block in self.blocks])
+
+    def at(self, place: int) -> OpenPlan:
+        """The plans at a place."""
+        number = int(np.searchsorted(self._ends, place, side="right"))
+        block = self.blocks[number]
+        row = place - int(self._ends[number]) + len(block.rows)
+        pipeline = block.pipelines[int(block.rows[row])]
+        return OpenPlan(float(block.bounds_s[row]), pipeline, block.schedule, block.cut)
+
+    def each(self, figure: Callable[[ParallelPlan], float]) -> Floats:
+        """Figures that hang on the pipeline alone, (N,); each pipeline is asked once."""
+        known = {id(some): some for some in (block.pipelines for block in self.blocks)}
+        figures = {at: np.array(list(map(figure, some)), dtype=np.float64) for at, some in known.items()}
+        return np.concatenate(
+            [np.zeros(0), *(figures[id(block.pipelines)][block.rows] for block in self.blocks)]
+        )
+
+
+def screened_plans(estimator: Estimator, space: PlanSpace) -> ScreenedPlans:
+    """All plans of a space, bounded together where their layers are cut into the same groups."""
     shapes = list(space.shapes(estimator.workload, estimator.cluster))
     estimator.foresee(shapes)
     alike: dict[tuple[object, ...], list[ParallelPlan]] = {}
     for shape in shapes:
         division = estimator.division(shape)
         alike.setdefault((division.groups, division.body, shape.grain), []).append(shape)
-    for some in alike.values():
-        yield from _Alike(estimator, space, tuple(some)).opened()
+    every = (_Alike(estimator, space, tuple(some)).opened() for some in alike.values())
+    return ScreenedPlans(tuple(block for blocks in every for block in blocks))
 
 
 @dataclass(frozen=True)
@@ -141,7 +191,7 @@ class _Alike:
     space: PlanSpace
     shapes: tuple[ParallelPlan, ...]
 
-    def opened(self) -> Iterator[OpenPlan]:
+    def opened(self) -> Iterator[_Screened]:
         pipelines: dict[tuple[int, int], list[tuple[int, ParallelPlan]]] = {}
         for place, shape in enumerate(self.shapes):
             for deep in self.space.pipelines(shape, self.estimator.cluster, len(self._blocks)):
@@ -158,7 +208,7 @@ class _Alike:
 
     def _bounded(
         self, pipelines: Sequence[tuple[int, ParallelPlan]], cuts: Sequence[tuple[int, ...]]
-    ) -> Iterator[OpenPlan]:
+    ) -> Iterator[_Screened]:
         """Plans of equally many stages and chunks, cut in each way."""
         e, (places, deeps) = self.estimator, zip(*pipelines, strict=True)
         stages, at = deeps[0].pipeline_parallel, np.array(places)
@@ -171,8 +221,7 @@ class _Alike:
             passes = self._passes(at, np.tile(division.first_groups, (len(deeps), 1)))
             for schedule, some in rows.items():
                 bounds = busy_bound_s(schedule, stages, passes.take(some), microbatches[some])
-                for row, bound in zip(some.tolist(), bounds.tolist(), strict=True):
-                    yield OpenPlan(bound, deeps[row], schedule, cut)
+                yield _Screened(bounds, deeps, some, schedule, cut)
 
     def _passes(self, places: Integers, first_groups: Integers) -> ChunkPasses:
         """Pass times of the shapes at some places, cut before some groups, (n, C)."""

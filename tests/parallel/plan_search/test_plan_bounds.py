@@ -14,7 +14,7 @@ from phaze.parallel.pipelines.pipeline_schedule import TRAINING, Schedule
 from phaze.parallel.plan_batches.memory_fit import fits
 from phaze.parallel.plan_batches.plan_batch import IterationBatch
 from phaze.parallel.plan_search.best_first_search import best_plans
-from phaze.parallel.plan_search.plan_lower_bounds import rest_s, screened_plans
+from phaze.parallel.plan_search.plan_lower_bounds import ScreenedPlans, rest_s, screened_plans
 from phaze.parallel.plan_space import PlanSpace
 
 SPACE = PlanSpace(microbatches=(1,), tensor=(1, 2), sequence=(False,), chunks=(1, 2))
@@ -43,6 +43,18 @@ def test_no_iteration_is_shorter_than_its_bounds(said, tight):
         assert zeros == tuple(Zero) or s.replicas == 1
     schedules, recomputes = ({*some} for some in zip(*seen, strict=True))
     assert schedules == set(TRAINING) if tight == inf else Recompute.FULL in recomputes
+
+
+def test_pipelines_are_made_where_they_are_looked_at(monkeypatch):
+    """All places have their bounds in one array, in the order of plans; a search makes the plans of the first ones."""
+    e, made, at = estimator(devices=8, batch=64, workload=small_gpt(8)), [], ScreenedPlans.at
+    screened = screened_plans(e, SPACE)
+    assert screened.bounds_s.tolist() == [some.bound_s for some in screened]
+    assert screened.each(lambda s: s.parts).tolist() == [some.pipeline.parts for some in screened]
+    monkeypatch.setattr(ScreenedPlans, "at", lambda self, place: made.append(place) or at(self, place))
+    monkeypatch.setattr("phaze.parallel.plan_search.best_first_search._AT_ONCE", 8)
+    best_plans(e, SPACE, inf)
+    assert 0 < len(made) < len(screened.bounds_s) / 4
 
 
 def test_bounds_of_strategies_side_by_side_are_those_of_each():
