@@ -12,6 +12,7 @@ from phaze.errors import InputError
 if TYPE_CHECKING:
     from phaze.solvers.placement import PlacementResult
     from phaze.solvers.placement.general import GeneralResult
+    from phaze.solvers.rental import RentalProblem
     from phaze.solvers.scheduling import ScheduleProblem
 
 Source = Path | Mapping[str, Any]
@@ -57,7 +58,14 @@ def _place(data: object, compat: Compat | None) -> PlacementResult | GeneralResu
     return place_general(with_phaze_conventions(problem) if compat is Compat.PHAZE else problem)
 
 
-def _read(source: Source, reader: Callable[[object], _Found], error_type: type[ValueError]) -> _Found:
+def rental_problem(source: Source) -> tuple[RentalProblem, tuple[str, ...]]:
+    """Which fleet to rent, and the names of the workloads. Raises InputError for what makes no sense."""
+    from phaze.inputs.rental_instance import read_rental
+
+    return _read(source, read_rental, InputError)
+
+
+def _read(source: Source, reader: Callable[[object], _Found], error_type: type[Exception]) -> _Found:
     from phaze.runs.atomic_files import read_json
 
     where, data = (source, read_json(source)) if isinstance(source, Path) else ("instance", source)

@@ -71,6 +71,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         *("strategy", "sampler", "trials", "evaluations", "designs", "top_k", "robust", "method", "compat"),
         *(
             "gap",
+            "within",
             "time_limit",
             "budgets",
             "samples_checked",

@@ -180,6 +180,52 @@ def placement(
     _show(document, rows, json=json)
 
 
+@app.command()
+def fleet(
+    file: File,
+    within: Annotated[
+        str | None,
+        typer.Option(
+            help="The cheapest fleet that serves all requests in this time, for instance 1s: arrival rates."
+        ),
+    ] = None,
+    json: opt.Json = False,
+) -> None:
+    """Choose which fleet to rent: replicas of configurations under a budget and what is available, and their shares.
+
+    Examples:
+        dse solve fleet rent.json
+        dse solve fleet rent.json --within 30s --json
+
+    Exit codes: 3
+
+    See also: dse plan serving, for the rates of a configuration.
+    """
+    from phaze.inputs.instance_files import rental_problem
+    from phaze.inputs.rental_instance import why_no_fleet
+    from phaze.quantity import parse_time
+    from phaze.solvers.rental import compose
+
+    within_s = None if within is None else parse_time(within, "--within")
+    problem, names = rental_problem(file)
+    found = compose(problem, within_s)
+    if not found.feasible or found.shares is None:
+        raise why_no_fleet(problem, names, within_s)
+    rows: list[dict[str, object]] = [
+        {"config": config.name, "replicas": n, **dict(zip(names, shares, strict=True))}
+        for config, n, shares in zip(problem.configs, found.replicas, found.shares.tolist(), strict=True)
+        if n
+    ]
+    document = {
+        "status": "optimal",
+        "time_s": found.seconds,
+        "lower_bound_s": found.lower_bound_s if within_s is None else None,
+        "price_usd_per_hour": found.price_usd,
+        "fleet": rows,
+    }
+    _show(document, rows, json=json)
+
+
 def _finite(value: float | None) -> float | None:
     """JSON knows no infinity: an unknown makespan is null."""
     return value if value is not None and math.isfinite(value) else None
