@@ -48,8 +48,11 @@ def test_the_chip_of_a_service_and_its_plan_again(run, dse, tmp_path):
     assert code == 0
     planned = json.loads(out)["best"]
     assert planned["tokens_per_s"] == pytest.approx(told["best"]["tokens_per_s"], rel=1e-9)
-    code, out, _ = dse("report", tmp_path / "run")
+    code, out, _ = dse("report", tmp_path / "run", "--out", tmp_path / "page.html")
     assert code == 0
+    page = (tmp_path / "page.html").read_text()
+    assert told["chip"]["id"] in page
+    assert "no point is better than" in page
 
 
 def test_the_answer_in_words(run):

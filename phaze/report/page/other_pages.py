@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from phaze.explore.documents.compare_document import CompareDocument
 from phaze.explore.documents.plan_document import WhatIfDocument, WhatIfPoint
-from phaze.explore.documents.result_document import Design, ResultDocument
+from phaze.explore.documents.result_document import Certificate, Design, ResultDocument
 from phaze.explore.documents.serving_document import PercentileFigures, PoolFigures, ServingDocument
 from phaze.report import number_format as fmt
 from phaze.report.cost_words import UnitCost, counted
@@ -235,12 +235,15 @@ def serving_page(name: str, document: ServingDocument) -> str:
         ]
         body = table(("", "mean", "p50", "p90", "p99"), rows)
         sections.append(Section("simulation", f"Simulated: {tried.requests:,} requests", body))
+    if document.certificate is not None:
+        sections.append(Section("certificate", "Certificate", _served_proof(document.certificate)))
     sections += [Section("assumptions", "Inputs", request_table(asked)), repeat(document.manifest)]
+    chip = asked["architecture"] if document.chip is None else document.chip.id
     return render(
         Frame(
             title=f"{name}: serving {asked['workload']}",
             kicker=kicker(name, document.manifest.started_utc),
-            heading=f"Serving {asked['workload']} on {asked['devices']:,} x {asked['architecture']}",
+            heading=f"Serving {asked['workload']} on {asked['devices']:,} x {chip}",
             answer=answer,
             figures=join([tiled(_serving_tiles(document)), *command(document.manifest)]),
             sections=sections,
@@ -248,8 +251,25 @@ def serving_page(name: str, document: ServingDocument) -> str:
     )
 
 
+def _served_proof(proof: Certificate) -> Html:
+    """What no other chip and plan can exceed, in the words of the certificate."""
+    rows = [
+        ("objective", fmt.label(proof.objective)),
+        ("reached (more is better)", fmt.number(proof.objective_value, 5)),
+        ("no point is better than", f"{fmt.number(proof.upper_bound, 5)} (gap {100 * proof.gap:.3g} %)"),
+        ("architectures of the space", f"{proof.space_size:,}"),
+        ("of them over budget", f"{proof.over_budget:,}"),
+        ("pruned by a bound, or open", f"{proof.pruned:,}"),
+        ("worked out", f"{proof.evaluated:,}"),
+        ("holds within", "; ".join(proof.scope)),
+    ]
+    return table(("", ""), rows)
+
+
 def _serving_tiles(document: ServingDocument) -> Iterator[Tile]:
     best = document.best
+    if document.chip is not None:
+        yield "chip", f"{fmt.number(document.chip.tdp_w)} W", f"{fmt.number(document.chip.area_mm2)} mm2"
     yield "time to first token", fmt.duration(best.ttft_s), _target(document, "max_ttft_s")
     yield "time per output token", fmt.duration(best.tpot_s), _target(document, "max_tpot_s")
     yield (
