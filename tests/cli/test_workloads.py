@@ -64,7 +64,7 @@ def test_a_file_like_another_has_its_numbers(name):
 def test_what_stands_behind_a_comment_is_the_default(name):
     """A field taken out of its comment, its value as it stands, changes nothing."""
     text = new_workload_text("mine", like=name)
-    nested = ("experts", "latent", "expert_plan")
+    nested = ("experts", "latent", "indexer", "delta", "mamba", "expert_plan")
     uncommented, skip = [], False
     for line in text.splitlines():
         bare = line.replace("# ", "", 1) if line.lstrip().startswith("# ") else line
