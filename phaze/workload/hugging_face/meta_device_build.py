@@ -146,7 +146,13 @@ def _pixels(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object
 def _features(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object:
     """Spectrum of a sound, (batch, mel bins, frames): as long as the encoder takes, two frames to a position."""
     part = config.get("audio_config") or config
+    if "max_source_positions" not in part:
+        raise InputError(
+            f"{config['model_type']}: no config key tells its frames; give them to phaze.from_torch"
+        )
     frames = 2 * int(part["max_source_positions"])
+    if "input_feat_per_channel" in part:  # Speech2Text: frames first
+        return torch.zeros((1, frames, int(part["input_feat_per_channel"])), device="meta")
     return torch.zeros((1, int(part["num_mel_bins"]), frames), device="meta")
 
 

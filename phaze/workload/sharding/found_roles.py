@@ -365,8 +365,8 @@ class _Region:
                 axis = known.axis + len(shape) - len(before)
                 if before[known.axis] == shape[axis]:
                     return Division(axis, known.parts)
-                share = before[known.axis] // shape[axis]
-                if known.parts[: len(known.parts) // share] * share == known.parts:
+                share, rest = divmod(before[known.axis], shape[axis])
+                if share and not rest and known.parts[: len(known.parts) // share] * share == known.parts:
                     return Division(axis, known.parts[: len(known.parts) // share])
         raise _WholeError
 

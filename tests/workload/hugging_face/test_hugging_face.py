@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from phaze.errors import InputError
+from phaze.workload.hugging_face import meta_device_build
 from phaze.workload.hugging_face.model_config import TRANSLATIONS, config_name
 from phaze.workload.workload_loader import load_workload, source_file
 
@@ -273,3 +274,15 @@ def test_a_model_that_reads_text_and_images_is_fed_both(tmp_path):
     workload = load_workload(saved(tmp_path, config), sequence_length=64)
     kinds = {op.name.split(".")[1] for op in workload.operator_graph(1).operators if op.name.count(".") > 1}
     assert {"vision_tower", "multi_modal_projector", "language_model"} <= kinds
+
+
+def test_spectra_are_as_long_as_configs_say():
+    torch = pytest.importorskip("torch")
+    by_bin, by_frame = {"num_mel_bins": 80}, {"input_feat_per_channel": 80}
+    length = {"max_source_positions": 1500, "model_type": "heard"}
+    assert meta_device_build._features(torch, by_bin | length, 0).shape == (1, 80, 3000)
+    assert meta_device_build._features(torch, by_frame | length, 0).shape == (1, 3000, 80)
+    with pytest.raises(
+        InputError, match=r"heard: no config key tells its frames; give them to phaze\.from_torch"
+    ):
+        meta_device_build._features(torch, by_bin | {"model_type": "heard"}, 0)

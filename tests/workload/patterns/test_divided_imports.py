@@ -152,3 +152,21 @@ def test_the_same_plan_is_best(name, degrees, pairs):
     plans = [each.strategy.model_dump(exclude={"stages"}) for each in (one, other)]
     assert plans[0] == plans[1]
     assert one.iteration_time_s == pytest.approx(other.iteration_time_s, rel=0.01)
+
+
+class SharedGate(torch.nn.Module):
+    """A half beside experts that one number for each token weighs, as in Qwen2-MoE."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.gate = modules.GatedHalf(), torch.nn.Linear(modules.WIDTH, 1, bias=False)
+
+    def forward(self, x):
+        return torch.sigmoid(self.gate(x)) * self.inner(x) + x
+
+
+def test_a_weight_for_each_token_is_not_divided():
+    graph = from_torch(SharedGate(), (torch.zeros(2, 8, modules.WIDTH),)).operator_graph(2)
+    roles = {op.name: shard_of(op) for op in graph.operators if op.kind is OpKind.MATMUL}
+    assert set(roles.values()) == {Shard.NONE, Shard.COLUMN, Shard.ROW}
+    assert roles["gate"] is Shard.NONE
