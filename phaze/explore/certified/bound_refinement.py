@@ -99,12 +99,12 @@ class Refinement:
                 self._report("evaluating")
 
     def lead(self) -> None:
-        """Both for points that promise more than is reached, those that promise most first: where time is short.
+        """Both for points that promise more than is reached, those that promise most first, all but the last step.
 
         They decide the gap, and nothing but a better design rules them out.
         """
         while not self._clock.over:
-            ahead = np.flatnonzero((self.pool.bound > self._best) & (self.pool.stage < BoundStage.EXHAUSTED))
+            ahead = np.flatnonzero((self.pool.bound > self._best) & (self.pool.stage < BoundStage.LONG))
             if not len(ahead):
                 return
             first = ahead[self.pool.bound[ahead].argmax()]

@@ -118,6 +118,7 @@ class CertifiedSearch:
             if self._clock.half_over:
                 self._refinement.lead()
             self._refinement.tighten()
+            self._refinement.lead()
             self._refinement.evaluate()
         return self._outcome()
 
