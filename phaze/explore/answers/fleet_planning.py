@@ -122,8 +122,9 @@ class FleetPlanning:
         for devices in self._numbers(pool):
             try:
                 document = find_best_plan(self._on(pool, devices), pool.chip)
-            except InfeasibleError as error:
-                unfit.setdefault(pool.name, str(error))
+            except (InfeasibleError, InputError) as error:  # also degrees that so few devices do not have
+                if devices == pool.devices:
+                    unfit[pool.name] = str(error)
                 return
             yield self._ordinary(pool, document)
 

@@ -241,6 +241,16 @@ def test_zones_without_a_link(tmp_path):
         load_fleet(path)
 
 
+def test_degrees_that_a_pool_alone_does_not_have(task):
+    """Three stages need both pools; on half of a pool there is no plan of two replicas."""
+    deep = replace(task, held={**task.held, "pipeline": (3,), "data": (1,), "tensor": (1,)})
+    found = FleetPlanning(fleet_of(), deep, FleetObjective.THROUGHPUT).answer()
+    assert len(found.best.pipeline.stages) == 3
+    assert sorted(found.unfit) == ["a100", "v100"]
+    wide = replace(task, held={**task.held, "data": (2,), "tensor": (1,), "pipeline": (1,)})
+    assert FleetPlanning(fleet_of(), wide, FleetObjective.COST).answer().best.plan.devices_used == 2
+
+
 def test_what_cannot_be_answered(task):
     with pytest.raises(InputError, match="needs a price of every pool; v100 has none"):
         FleetPlanning(fleet_of(prices=(3.6, None)), task, FleetObjective.COST).answer()
