@@ -23,7 +23,6 @@ from phaze.explore.documents.result_document import (
     ResultDocument,
     ScorePoint,
 )
-from phaze.explore.documents.serving_document import ServedChip, ServingDocument
 from phaze.runs.atomic_files import file_name, write_atomically
 from phaze.runs.design_table import is_word, known_columns
 from phaze.runs.run_lock import LOCK, locked_folder
@@ -31,6 +30,7 @@ from phaze.runs.run_log import LOG, is_log
 from phaze.runs.store.run_record import RECORD
 
 if TYPE_CHECKING:
+    from phaze.explore.documents.serving_document import ServedChip
     from phaze.explore.documents.sweep_document import SweepDocument
     from phaze.explore.sampling.optuna_sweep import SweepResult
     from phaze.runs.document_formats import Answer
@@ -192,8 +192,8 @@ def write_answer(path: Path, document: Answer) -> None:
         write_manifest(path, document.manifest)
     if isinstance(document, ResultDocument):
         write_architecture(path, document.best)
-    if isinstance(document, ServingDocument) and document.chip is not None:
-        write_architecture(path, document.chip)
+    elif (chip := getattr(document, "chip", None)) is not None:  # of a service; its document is heavy to load
+        write_architecture(path, chip)
     write_atomically(path / RESULT, document.model_dump_json(by_alias=True, indent=2) + "\n")
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InputError
 from phaze.explore.documents.result_document import ResultDocument
-from phaze.explore.documents.serving_document import ServingDocument
 from phaze.inputs.evaluate_inputs import compare_given, evaluate_given
 from phaze.inputs.fleet_inputs import fleet_answer
 from phaze.inputs.option_models import MODELS, RunOptions, SweepOptions
@@ -57,6 +56,8 @@ def repeat_question(document: Answer, run: Path, report: Progress) -> RepeatedAn
 
     Raises InputError where that is not known, an input has changed since, or was an object of Python.
     """
+    from phaze.explore.documents.serving_document import ServingDocument
+
     manifest = document.manifest
     if manifest is None:
         raise InputError(f"{run} does not tell what was asked")
