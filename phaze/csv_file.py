@@ -11,7 +11,7 @@ from typing import Any
 from phaze.errors import InputError
 from phaze.text_file import MIB, read_text
 
-LARGEST_BYTES = 1024 * MIB
+LARGEST_BYTES = 512 * MIB
 """Of a table that is read."""
 _TRUTH = {"true": True, "false": False}
 

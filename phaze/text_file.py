@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from phaze.errors import InputError
@@ -13,7 +14,10 @@ def read_text(path: Path, most_bytes: int) -> str:
     """The text of a file, its line ends as in Python. Raises InputError where it cannot be read, or is too long."""
     try:
         with path.open("rb") as file:
-            data = file.read(most_bytes + 1)
+            size = (
+                os.fstat(file.fileno()).st_size or most_bytes
+            )  # 0 of a pipe; a buffer of all that is asked is made
+            data = file.read(min(size, most_bytes) + 1)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     except ValueError as error:
