@@ -54,7 +54,7 @@ def token_axes(graph: OperatorGraph, constants: Collection[str]) -> dict[str, in
             axes.update(dict.fromkeys((t for t in op.inputs[:3] if t in axes), 1))
         for out in op.outputs:
             axis = None if out in constants else _axis(op, out, graph.tensors, axes)
-            if axis is not None:
+            if axis is not None and 0 <= axis < len(graph.tensors[out].shape):
                 axes[out] = axis
         if op.kind is OpKind.LOSS and op.outputs[0] in axes:
             axes[op.inputs[1]] = axes[op.outputs[0]]
@@ -63,6 +63,8 @@ def token_axes(graph: OperatorGraph, constants: Collection[str]) -> dict[str, in
 
 def _axis(op: Operator, out: str, tensors: Mapping[str, Tensor], axes: Mapping[str, int]) -> int | None:
     """Axis of the tokens in an output, given those of the inputs."""
+    if not op.inputs:  # a constant
+        return None
     first, rank = op.inputs[0], len(tensors[out].shape)
     if op.kind is OpKind.ELEMENTWISE:
         found = (axes[t] + rank - len(tensors[t].shape) for t in op.inputs if t in axes)

@@ -170,3 +170,22 @@ def test_a_weight_for_each_token_is_not_divided():
     roles = {op.name: shard_of(op) for op in graph.operators if op.kind is OpKind.MATMUL}
     assert set(roles.values()) == {Shard.NONE, Shard.COLUMN, Shard.ROW}
     assert roles["gate"] is Shard.NONE
+
+
+class WithConstants(torch.nn.Module):
+    """A product with a stored matrix, beside a half that is divided."""
+
+    def __init__(self):
+        super().__init__()
+        self.half_, self.table = modules.GatedHalf(), torch.nn.Embedding(500, modules.WIDTH)
+        self.register_buffer("mixing", torch.zeros(modules.WIDTH, modules.WIDTH))
+
+    def forward(self, tokens):
+        x = self.table(tokens)
+        return self.half_(x @ self.mixing) + x
+
+
+def test_products_with_constants_stand_beside_what_is_divided():
+    workload = from_torch(WithConstants(), (IDS,))
+    for sharding in (Sharding(2), Sharding(2, sequence=True)):
+        assert workload.chain(2, sharding).model_flops == workload.chain(2, 1).model_flops
