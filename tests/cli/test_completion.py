@@ -21,6 +21,7 @@ from phaze.explore.request.common_score import Combine
 from phaze.explore.request.design_metrics import METRICS
 from phaze.explore.request.explore_request import Designs, Objective
 from phaze.explore.sampling.sampled_study import Sampler
+from phaze.explore.services.service_request import ServiceObjective
 from phaze.hardware.architecture import list_architectures
 from phaze.hardware.cluster_network import list_networks
 from phaze.hardware.hardware_fields import field_named
@@ -43,7 +44,7 @@ TRAINED = [schedule for schedule in Schedule if not schedule.forward_only]
 WORDS = {
     "run": {
         "workload": [model.name for model in list_workloads()],
-        "objective": Objective,
+        "objective": {*Objective, *ServiceObjective},
         "axes": METRICS,
         "strategy": ["certified", "phaze", "wham", *Sampler],
         "combine": Combine,

@@ -425,7 +425,7 @@ def test_recipes_have_the_options_of_their_framework_alone(plan_file, way, few_b
         (("plan", *SMALL, "--whole", "mlp", "--tensor-parallel", "1"), "--whole needs sequence parallelism"),
         (("plan", "--arch", "h100", "--workload", "mixtral-8x7b", "--whole", "mlp"), "sort mlp"),
         (("plan", *SMALL, "--framework", "nope"), "no framework is named"),
-        (("plan", "export", "nope.json"), "is missing"),
+        (("plan", "export", "nope.json"), "nothing is there"),
         (("whatif", *SMALL, "--vary", "devices"), "is not NAME=V1,V2"),
         (("whatif", *SMALL, "--vary", "devices=a"), "not a whole number"),
         (("whatif", *SMALL, "--vary", "flux=1"), "nor a hardware field is called so"),
