@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
+import numpy as np
+
 from phaze.errors import InfeasibleError, OutOfTimeError
 from phaze.explore.answers.certificate_counts import PointCounts, certificate
+from phaze.explore.answers.exploration import distinct_kinds
 from phaze.explore.documents.result_document import Certificate
 from phaze.explore.documents.result_manifest import manifest
 from phaze.explore.documents.serving_document import (
@@ -49,7 +53,8 @@ def find_service(request: ServiceRequest, progress: Progress, clock: Clock, seed
     outcome = search.run()
     if not outcome.services:
         raise _nothing(search, outcome)
-    best = outcome.services[0]
+    kinds = distinct_services(outcome.services, request)
+    best = kinds[0]
     plan, economics = best.plan, request.budgets.economics
     document = ServingDocument(
         request=_request(request),
@@ -59,7 +64,7 @@ def find_service(request: ServiceRequest, progress: Progress, clock: Clock, seed
         starts=engine_starts(plan, best.space),
         chip=_chip(best, plan, request),
         certificate=_certificate(search, outcome),
-        next_best=[_next(service, request) for service in outcome.services[1 : NEXT_BEST + 1]],
+        next_best=[_next(service, request) for service in kinds[1 : NEXT_BEST + 1]],
         manifest=manifest(started, clock.elapsed_s, seed),
     )
     return FoundService(plan, best.space, document)
@@ -88,6 +93,13 @@ def _chip(best: Service, plan: ServingPlan, request: ServiceRequest) -> ServedCh
         tdp_w=power,
         tokens_per_s_per_w=plan.tokens_per_s / (plan.devices * power),
     )
+
+
+def distinct_services(services: Sequence[Service], request: ServiceRequest) -> list[Service]:
+    """The first service on each kind of chip: where area and TDP are equal, the same cores are grouped otherwise."""
+    table = to_table([service.space.architecture for service in services])
+    figures = np.column_stack([tdp_w(table, request.budgets.tdp_margin), area_mm2(table)])
+    return [services[at] for at in distinct_kinds(range(len(services)), lambda at: figures[at].tolist())]
 
 
 def _next(service: Service, request: ServiceRequest) -> NextService:

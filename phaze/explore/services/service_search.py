@@ -195,7 +195,7 @@ class ServiceSearch:
         _, which = self._chips.model.factors.tensor_pairs
         _, room = np.unique(self._room(rows), return_inverse=True)
         _, first, of = np.unique(
-            which[rows] * (room.max() + 1) + room, return_index=True, return_inverse=True
+            which[rows] * (room.max(initial=0) + 1) + room, return_index=True, return_inverse=True
         )
         return rows[first], of
 

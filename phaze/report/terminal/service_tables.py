@@ -69,7 +69,7 @@ def _others(document: ServingDocument, proof: Certificate) -> list[Table]:
     if not document.next_best:
         return []
     table = plain_table(
-        "Next chips that were worked out", "architecture", "W", "mm2", "devices", "tokens/s", ""
+        "Next best chips of those evaluated", "architecture", "W", "mm2", "devices", "tokens/s", ""
     )
     for other in document.next_best:
         told = worth(proof.objective, other.objective_value)

@@ -14,7 +14,7 @@ from phaze.explore.documents.serving_document import serving_cost
 from phaze.explore.request.explore_request import Budgets
 from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.explore.services.exact_services import ExactServices
-from phaze.explore.services.service_answer import find_service
+from phaze.explore.services.service_answer import distinct_services, find_service
 from phaze.explore.services.service_request import ServiceObjective, ServiceRequest
 from phaze.explore.services.service_search import ServiceSearch
 from phaze.hardware.architecture import to_table
@@ -182,6 +182,37 @@ def test_refusals(source, few, network):
     assert refused.value.shortfalls[0].demand > 1e-6
     with pytest.raises(InfeasibleError, match="keeps the budgets"):
         find_service(replace(asked, budgets=Budgets(power_w=1.0)), SilentProgress(), Clock(math.inf))
+
+
+GROUPED = """
+schema_version: 1
+name: grouped
+axes:
+  - {fields: [tensor_cores], values: [4, 8]}
+  - {fields: [vector_cores, vector_core_alus], values: [[1, 1024], [2, 512]]}
+"""
+
+
+def test_chips_that_group_the_same_cores_otherwise_are_told_once(source, network, tmp_path):
+    path = tmp_path / "grouped.yaml"
+    path.write_text(GROUPED)
+    asked = request(source, load_space(path), network, disaggregate=False, chunk=256)
+    search = ServiceSearch(asked, Clock(math.inf), SilentProgress())
+    exact = [
+        ExactServices(search.worth, search._chips, row, row, search.candidates.varied) for row in range(4)
+    ]
+    services = sorted((one.best(search._ways[0]) for one in exact), key=lambda one: -one.worth)
+    kinds = distinct_services(services, asked)
+    cores = [one.space.architecture.fields["tensor_cores"] for one in kinds]
+    assert kinds[0] is services[0]
+    assert sorted(cores) == [4, 8]
+
+
+def test_nothing_may_be_left_after_the_first_sample(source, network, tmp_path):
+    path = tmp_path / "one.yaml"
+    path.write_text("schema_version: 1\nname: one\naxes:\n  - {fields: [tensor_cores], values: [4]}\n")
+    asked = request(source, load_space(path), network, disaggregate=False, chunk=256)
+    assert find_service(asked, SilentProgress(), Clock(math.inf)).document.certificate.evaluated == 1
 
 
 def test_a_search_that_is_stopped_bounds_what_is_left(source, few, network):
