@@ -73,7 +73,7 @@ def test_the_network(example):
 
 
 def test_solving():
-    (code,) = re.findall(r"```python\n(.*?)```", (PAGES / "solve.md").read_text(encoding="utf-8"), re.DOTALL)
+    code, _ = re.findall(r"```python\n(.*?)```", (PAGES / "solve.md").read_text(encoding="utf-8"), re.DOTALL)
     names = {}
     exec(code, names)
     best, quick = names["best"], names["quick"]

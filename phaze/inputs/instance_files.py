@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from phaze.errors import InputError
 
 if TYPE_CHECKING:
+    from phaze.inputs.layers_instance import NamedLayers
     from phaze.solvers.placement import PlacementResult
     from phaze.solvers.placement.general import GeneralResult
     from phaze.solvers.rental import RentalProblem
@@ -63,6 +64,13 @@ def rental_problem(source: Source) -> tuple[RentalProblem, tuple[str, ...]]:
     from phaze.inputs.rental_instance import read_rental
 
     return _read(source, read_rental, InputError)
+
+
+def layers_problem(source: Source) -> NamedLayers:
+    """A strategy for each layer, with names. Raises InputError for what makes no sense."""
+    from phaze.inputs.layers_instance import read_layers
+
+    return _read(source, read_layers, InputError)
 
 
 def _read(source: Source, reader: Callable[[object], _Found], error_type: type[Exception]) -> _Found:

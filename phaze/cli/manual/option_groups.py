@@ -47,6 +47,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
             "cluster_power",
             "cluster_cost",
             "cluster_overhead",
+            "memory",
         ),
         *("min_throughput", "max_latency", "max_ttft", "max_tpot", "ttft", "tpot", "tdp_margin", "dvfs"),
     ),

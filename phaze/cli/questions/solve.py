@@ -1,4 +1,4 @@
-"""`dse solve schedule|placement`: the solvers alone, on an instance file."""
+"""`dse solve schedule|placement|fleet|layers`: the solvers alone, on an instance file."""
 
 from __future__ import annotations
 
@@ -222,6 +222,54 @@ def fleet(
         "lower_bound_s": found.lower_bound_s if within_s is None else None,
         "price_usd_per_hour": found.price_usd,
         "fleet": rows,
+    }
+    _show(document, rows, json=json)
+
+
+@app.command()
+def layers(
+    file: File,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            help="What all layers may hold, for instance 40GB: instead of the instance's own limit."
+        ),
+    ] = None,
+    json: opt.Json = False,
+) -> None:
+    """Choose a strategy for each layer: the least time within memory, with the time of changes between layers.
+
+    Examples:
+        dse solve layers layers.json
+        dse solve layers layers.json --memory 60GB --json
+
+    Exit codes: 3
+
+    See also: dse plan, for one choice for all layers.
+    """
+    from dataclasses import replace
+
+    from phaze.inputs.instance_files import layers_problem
+    from phaze.inputs.layers_instance import why_no_choice
+    from phaze.quantity import parse_size
+    from phaze.solvers.layerwise import ChoiceStatus, choose_layers
+
+    limit = None if memory is None else parse_size(memory, "--memory")
+    named = layers_problem(file)
+    problem = named.problem if limit is None else replace(named.problem, limit_bytes=limit)
+    found = choose_layers(problem)
+    if found.status is ChoiceStatus.INFEASIBLE:
+        raise why_no_choice(problem)
+    rows = named.rows(found.strategies)
+    document = {
+        "status": found.status.value,
+        "time_s": found.time_s,
+        "lower_bound_s": found.lower_bound_s,
+        "gap": found.gap,
+        "memory_bytes": found.memory_bytes,
+        "memory_limit_bytes": problem.limit_bytes,
+        "runtime_s": found.runtime_s,
+        "layers": rows,
     }
     _show(document, rows, json=json)
 
