@@ -12,7 +12,7 @@ from instances import MODES, PLACEMENT, SCHEDULE
 from typer.testing import CliRunner
 
 from phaze.cli.questions import solve
-from phaze.errors import InputError
+from phaze.errors import InfeasibleError, InputError
 
 ODD = st.one_of(
     st.none(),
@@ -97,6 +97,29 @@ def test_schedule_with_modes(document, file):
 @given(document=mutated(PLACEMENT))
 def test_placement(document, file):
     check("placement", json.dumps(document), file)
+
+
+LAYERS = {
+    "strategies": ["a", "b"],
+    "layers": [
+        {"name": "first", "time_s": [1, None], "memory_bytes": [4e9, None]},
+        {"name": "block", "repeat": 3, "time_s": [1.0, 1.5], "memory_bytes": [3e9, 1e9]},
+    ],
+    "change_s": [[0, 0.1], [0.1, 0]],
+    "memory_limit_bytes": 9e9,
+}
+
+
+@FUZZ
+@given(document=mutated(LAYERS))
+def test_layers(document, file):
+    file.write_text(json.dumps(document))
+    done = CliRunner().invoke(solve.app, ["layers", str(file), "--json"])
+    if done.exit_code == 0:
+        assert json.loads(done.stdout)["status"] == "optimal"
+    else:
+        assert isinstance(done.exception, InputError | InfeasibleError), repr(done.exception)
+        assert "\n" not in str(done.exception)
 
 
 @FUZZ
