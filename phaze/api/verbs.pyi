@@ -227,7 +227,7 @@ def plan_pools(
     workload: Source,
     fleet: str | Path,
     *,
-    devices: int = 1024,
+    devices: int | None = None,
     global_batch: int | None = None,
     plans: str | Path | Plans = "full",
     framework: str | Path | Framework = "ideal",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from phaze.errors import InputError
-from phaze.inputs.option_models import DEVICES, PlanPoolsOptions
+from phaze.inputs.option_models import PlanPoolsOptions
 
 if TYPE_CHECKING:
     from phaze.explore.documents.fleet_document import FleetDocument
@@ -22,7 +22,7 @@ def fleet_answer(options: PlanPoolsOptions) -> FleetDocument:
     from phaze.parallel.fleets.fleet_file import load_fleet
 
     for name, given in (
-        ("--devices", options.devices != DEVICES),
+        ("--devices", options.devices is not None),
         ("--network", options.network != "default"),
     ):
         if given:

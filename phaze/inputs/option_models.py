@@ -171,7 +171,7 @@ class TaskOptions(Options):
     )
     framework: str | Path | Framework = option(
         "ideal",
-        "Built-in framework or YAML file: what the software hides, costs and can run.",
+        "Training software, built-in name or YAML file: what it hides, costs and can run; ideal is perfect software.",
         offers=Packaged.FRAMEWORKS,
     )
     network: str | Path | Network = option(
@@ -179,16 +179,18 @@ class TaskOptions(Options):
     )
     attention: str | None = option(
         None,
-        "flash, unfused or eager (default: the framework's; without one flash).",
+        "Attention kernels: flash, unfused or eager (default: the framework's; without one flash).",
         offers=("flash", "unfused", "eager"),
     )
     fusion: str | None = option(
         None,
-        "all, none, or of epilogue, bias-gradient, norm-residual, softmax, elementwise (default: the framework's).",
+        "Which operators are fused: all, none, or of epilogue, bias, bias-gradient, norm-residual, softmax, "
+        "elementwise (default: the framework's).",
     )
     recipe: str | None = option(
         None,
-        "Linear layers in few bits where arrays are faster at it: fp8, fp8-early, fp8-rows, fp8-blocks, mxfp8, nvfp4, "
+        "Formats of linear layers. In few bits where arrays are faster at it: fp8, "
+        "fp8-early, fp8-rows, fp8-blocks, mxfp8, nvfp4, "
         "in inference int8; weights alone, on any arrays: fp8-, int8-, int4- or mxfp4-weights; of experts alone, in "
         "inference: mxfp4-, mxfp4-mxfp8- or nvfp4-experts; or none "
         "(default: fp8 on precision bf16+fp8).",
@@ -246,7 +248,7 @@ class PassOptions(Options):
 
     mode: str = option(
         "training",
-        "training, prefill (one forward pass) or decode (one token more of every sequence).",
+        "What an iteration is: training, prefill (one forward pass) or decode (one token more of every sequence).",
         offers=("training", "prefill", "decode"),
     )
     context: int | None = option(
@@ -279,33 +281,42 @@ class PlanChoices(Options):
     expert_parallel: int | None = option(None, _DEGREE, least=1, metavar="N")
     sequence_parallel: bool | None = option(
         None,
-        "Divide tokens between divided products, or not.",
+        "Divide tokens over the tensor group between its products, or not (default: the better).",
         "--sequence-parallel/--no-sequence-parallel",
     )
     whole: str | None = option(
         None,
-        "Layers that tensor ranks keep whole, each for its own tokens: any (the best), none (default), or "
+        "Layers whose weights every device of a tensor group keeps whole: any (the best), none (default), or "
         "embedding, attention, mlp, head joined by +.",
         offers=("any", "none", "embedding", "attention", "mlp", "head"),
     )
-    microbatch: int | None = option(None, _DEGREE, least=1, metavar="N")
+    microbatch: int | None = option(
+        None, "Fix the samples of a microbatch (default: the best).", least=1, metavar="N"
+    )
     schedule: str | None = option(
         None,
-        "gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v or dualpipe.",
+        "Pipeline schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v or dualpipe (default: the best).",
         offers=("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "dualpipe"),
     )
-    chunks: int | None = option(None, "Parts of the model on each device (interleaving).", least=1)
+    chunks: int | None = option(
+        None, "Parts of the model on each device, under interleaving (default: the best).", least=1
+    )
     recompute: str | None = option(
         None,
-        "none, selective or full (default: the least that fits).",
+        "Activations worked out again in the backward pass: none, selective or full (default: the least that fits).",
         offers=("none", "selective", "full"),
     )
     zero: int | None = option(
-        None, "What replicas divide: 1 optimizer, 2 and gradients, 3 and weights.", least=0, most=3
+        None,
+        "What replicas divide (ZeRO): 0 nothing, 1 optimizer state, 2 gradients too, 3 weights too (default: "
+        "the best).",
+        least=0,
+        most=3,
     )
     order: str | None = option(
         None,
-        "tensor-context-data-pipeline or tensor-context-pipeline-data.",
+        "Which ranks are neighbours on the network, nearest first: tensor-context-data-pipeline or "
+        "tensor-context-pipeline-data (default: the best).",
         offers=("tensor-context-data-pipeline", "tensor-context-pipeline-data"),
     )
     offload: str | None = option(
@@ -334,7 +345,7 @@ class BudgetOptions(Options):
         None, "Power per silicon area of the package, for instance 0.5W/mm2."
     )
     dvfs: bool = option(False, "Lower the clock of a design until the power budget holds.", "--dvfs")
-    tdp_margin: float = option(1.0, "TDP over peak power.", least=0.0)
+    tdp_margin: float = option(1.0, "TDP over the power at full load.", least=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -458,7 +469,7 @@ class RunOptions(SearchedOptions, SpaceOptions, BudgetOptions, EconomicOptions, 
 
     workload: Sequence[Source] = option(
         ...,
-        _WORKLOAD,
+        f"{_WORKLOAD} Given several times: one design for all of them.",
         *("--workload", "-w"),
         metavar="MODEL",
         offers=Packaged.WORKLOADS,
@@ -472,9 +483,9 @@ class RunOptions(SearchedOptions, SpaceOptions, BudgetOptions, EconomicOptions, 
     )
     objective: str = option(
         "throughput",
-        "throughput, throughput_per_tdp, tdp, area, energy_per_sample, memory, cost_per_chip, or cost or carbon "
-        "per sample or million tokens: cost_per_million_tokens. With --serve: throughput, tokens_per_s_per_w or "
-        "cost_per_million_tokens.",
+        "What is best: throughput, throughput_per_tdp, tdp, area, energy_per_sample, memory, "
+        "cost_per_chip, cost_per_sample, cost_per_million_tokens, carbon_per_sample or "
+        "carbon_per_million_tokens. With --serve: throughput, tokens_per_s_per_w or cost_per_million_tokens.",
         offers=(*OBJECTIVES, "tokens_per_s_per_w"),
     )
     axes: str | None = option(
@@ -487,7 +498,8 @@ class RunOptions(SearchedOptions, SpaceOptions, BudgetOptions, EconomicOptions, 
     )
     strategy: str = option(
         "certified",
-        "certified, phaze, wham, random, tpe, gp, nsga2, cmaes, or one of another package.",
+        "How to search: certified (with a proof), or without one phaze, wham, random, tpe, gp, nsga2, cmaes, or one of "
+        "another package.",
         offers=("certified", "phaze", "wham", "random", "tpe", "gp", "nsga2", "cmaes"),
     )
     evaluations: int | None = option(None, "Architectures a strategy may evaluate (default: 200).", least=1)
@@ -496,11 +508,11 @@ class RunOptions(SearchedOptions, SpaceOptions, BudgetOptions, EconomicOptions, 
     )
     top_k: int | None = option(None, "Of wham: designs kept for each stage (default: 10).", least=1)
     robust: bool = option(
-        False, "Rank near-optimal designs where the model's constants are wrong.", "--robust"
+        False, "Rank near-optimal designs by how they do if the model's constants are wrong.", "--robust"
     )
     combine: str = option(
         "geomean",
-        "Several workloads: geomean, mean or worst of ratios, or throughput.",
+        "Score of several workloads: geomean, mean or worst of throughputs over their own optima, or throughput.",
         offers=("geomean", "mean", "worst", "throughput"),
     )
     weight: Sequence[str] | None = option(
@@ -513,12 +525,12 @@ class RunOptions(SearchedOptions, SpaceOptions, BudgetOptions, EconomicOptions, 
     min_throughput: float | None = option(None, "Least throughput of every workload, samples/s.", least=0.0)
     max_latency: Quantity | None = option(None, "Longest iteration (prefill: batch), for instance 2s.")
     cluster_power: Quantity | None = option(
-        None, "Power budget of all devices, their number being free: 1MW."
+        None, "Power budget of all devices, whose number is searched: 1MW."
     )
     cluster_cost: float | None = option(
-        None, "Budget for making all devices, in USD, their number being free: 20e6."
+        None, "Budget for making all devices, in USD; their number is searched: 20e6."
     )
-    cluster_overhead: float = option(1.0, "Power of the cluster over that of its accelerators.")
+    cluster_overhead: float = option(1.0, "Power of the cluster over the power of its accelerators.")
     tokens: float | None = option(None, "Tokens to train on: days, energy and money of the run.")
     samples: float | None = option(None, "Samples to train on, instead of --tokens.")
     serve: str | None = option(
@@ -544,7 +556,7 @@ class RunOptions(SearchedOptions, SpaceOptions, BudgetOptions, EconomicOptions, 
     )
     disaggregate: bool | None = option(
         None,
-        "Of a service: pools of their own for prefill (default: the better).",
+        "Of a service: separate pools of devices for prefill and decode, or not (default: the better).",
         "--disaggregate/--no-disaggregate",
         in_python=False,
     )
@@ -558,10 +570,12 @@ class RunOptions(SearchedOptions, SpaceOptions, BudgetOptions, EconomicOptions, 
 class SweepOptions(SearchedOptions, SpaceOptions, BudgetOptions, EconomicOptions, PassTaskOptions):
     """Of `dse sweep` and `phaze.sweep`."""
 
-    trials: int = option(100, "Designs to try, those of earlier runs included.", least=1, effect=Effect.REACH)
+    trials: int = option(
+        100, "Designs to try, including those of earlier runs.", least=1, effect=Effect.REACH
+    )
     sampler: str = option(
         "tpe",
-        "tpe, random, nsga2, gp or cmaes; the last two need extras of these names.",
+        "Sampler of Optuna: tpe, random, nsga2, gp or cmaes; the last two need extras of these names.",
         offers=("tpe", "random", "nsga2", "gp", "cmaes"),
     )
     objectives: str = option(
@@ -582,7 +596,7 @@ class SweepOptions(SearchedOptions, SpaceOptions, BudgetOptions, EconomicOptions
     study: str = option("sweep", "Name of the study in its storage.")
     batch: int = option(
         8,
-        "Trials asked together: the most that can be evaluated at a time.",
+        "Trials that are sampled together: the most that can be evaluated at a time.",
         least=1,
         most=10_000,
     )
@@ -625,12 +639,14 @@ class FailureOptions(Options):
     )
     on_failure: str = option(
         "drop",
-        "Replicas with devices out: drop (they wait), ntp (narrower groups, fewer samples) or ntp-power (the same at "
-        "raised clocks).",
+        "What replicas with failed devices do: drop (they wait), ntp (narrower groups, fewer samples) or ntp-power "
+        "(the same at raised clocks).",
         offers=_ON_FAILURE,
     )
 
 
+_OF_POOLS = "Leave it out: every pool of the fleet has its own."
+_NOT_OF_POOLS = "Leave it out: pools of unlike chips have none in common."
 _FLEET_OBJECTIVES = ("throughput", "cost_per_sample", "energy_per_sample")
 
 
@@ -649,8 +665,14 @@ class PlanPoolsOptions(KeptOptions, BindOptions, PlanChoices, TaskOptions):
         metavar="FILE",
         taken="str | Path",
     )
+    devices: int | None = option(None, _OF_POOLS, least=1)
+    network: str | Path | Network = option("default", _OF_POOLS, offers=Packaged.NETWORKS)
+    recipe: str | None = option(None, _NOT_OF_POOLS, offers=_RECIPES)
+    calibration: Path | None = option(None, _NOT_OF_POOLS, metavar="FILE", taken="str | Path | None")
     objective: str = option(
-        "throughput", "throughput, cost_per_sample, or energy_per_sample (at TDP).", offers=_FLEET_OBJECTIVES
+        "throughput",
+        "What is best: throughput, cost_per_sample, or energy_per_sample (at TDP).",
+        offers=_FLEET_OBJECTIVES,
     )
 
 
@@ -713,7 +735,9 @@ class PlanServingOptions(KeptOptions, EconomicOptions, OneArchOptions):
         None, "Clients that each ask again as soon as they are answered, instead of --rate.", least=1
     )
     disaggregate: bool | None = option(
-        None, "Pools of their own for prefill (default: the better).", "--disaggregate/--no-disaggregate"
+        None,
+        "Separate pools of devices for prefill and decode, or not (default: the better).",
+        "--disaggregate/--no-disaggregate",
     )
     chunk: int | None = option(None, "Prompt tokens a pass takes beside decode (default: the best).", least=1)
     kv_cache: str = option(
@@ -733,7 +757,7 @@ class PlanServingOptions(KeptOptions, EconomicOptions, OneArchOptions):
         offers=("analytic", "calibrated", "ideal"),
     )
     simulate: int | None = option(
-        None, "Simulate so many requests at --rate or --concurrency, for percentiles.", least=1
+        None, "Also simulate this many requests, at --rate or --concurrency, for percentiles.", least=1
     )
     seed: int = option(0, "Seed of everything random.", least=0)
 

@@ -12,7 +12,9 @@ from phaze.cli import shared_options as opt
 from phaze.cli.manual.typer_app import App
 from phaze.cli.shell_completion import archs, networks, one_of
 
-app = App(name="measure", help="Tables for measurements of your own, and served models against the model.")
+app = App(
+    name="measure", help="Write tables for your own measurements, or compare served models with the model."
+)
 
 
 @app.callback()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @takes(RunOptions)
 def command(options: RunOptions) -> None:
-    """Find the best architecture and placement, with a proof; several workloads share one design.
+    """Find the best architecture and plan for training, or with --serve for a service, with a proof.
 
     Examples:
         dse run --workload gpt3 --power 400W

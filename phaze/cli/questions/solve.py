@@ -191,7 +191,7 @@ def fleet(
     ] = None,
     json: opt.Json = False,
 ) -> None:
-    """Choose which fleet to rent: replicas of configurations under a budget and what is available, and their shares.
+    """Choose which devices to rent to serve given requests, within a budget and what is available.
 
     Examples:
         dse solve fleet rent.json
