@@ -19,14 +19,20 @@ PAGES = [
 PATIENCE = " --time-limit 10min"
 LONG = {
     "cluster",
+    "cost",
+    "frontier",
+    "inference",
+    "measured",
     "plan",
+    "power",
     "report",
     "runs",
     "several-workloads",
+    "space",
     "strategies",
     "tutorial",
     "wham",
-}  # more than ten seconds
+}  # more than five seconds
 WITH_COMMANDS = [
     pytest.param(page, marks=[pytest.mark.soak] if page.stem in LONG else [])
     for page in PAGES

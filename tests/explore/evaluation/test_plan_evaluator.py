@@ -244,7 +244,9 @@ def test_a_search_that_stops_early_leaves_every_point_open_that_may_be_better(
     assert looks < 60 or reached > 0
 
 
-@pytest.mark.parametrize("name", ["resnet18", "bert-base", "mixtral-8x7b", "dlrm", "gnmt4"])
+@pytest.mark.parametrize(
+    "name", ["resnet18", "bert-base", "mixtral-8x7b", "dlrm", pytest.param("gnmt4", marks=pytest.mark.soak)]
+)
 def test_groups_of_layers_take_no_less_than_their_flops_at_peak(name):
     """Forward a third of them, as the bound of a whole pipeline assumes of what lies ahead of a device."""
     task = Task(load_workload(name), 64, NETWORK, global_batch=64)

@@ -79,6 +79,7 @@ def test_optimum_and_frontier_equal_brute_force(task, space, answer):
     assert {"bf16", "bf16+fp8"} == {point.architecture["precision"] for point in answer.document.frontier}
 
 
+@pytest.mark.soak
 def test_arrays_of_four_bits_are_proven_as_well(task, resources):
     """Four chips: those of bf16 alone run as they are."""
     four = SPACE.replace("bf16+fp8]", "bf16+fp8+fp4]").replace("[64, 256]", "[64]").replace(", [HBM3, 6]", "")

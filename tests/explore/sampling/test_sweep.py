@@ -204,7 +204,7 @@ def test_optuna_reads_the_study_as_its_own(make_sweep):
     ids = {t.user_attrs["id"] for t in found.best_trials}
     assert ids == {row["id"] for row in result.frontier}
     for trial in found.get_trials():
-        assert set(trial.constraints) == {"power", "reticle", "shoreline", "memory"}
+        assert set(trial.constraints) == {"power", "reticle", "shoreline", "heat", "memory"}
         assert json.loads(json.dumps(trial.user_attrs)) == trial.user_attrs
 
 

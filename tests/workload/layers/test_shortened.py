@@ -15,7 +15,9 @@ from phaze.workload.workload_loader import FamilyModel, load_workload
 SHORT = [name for name in builtin_names() if repeats_of(builtin_spec(name).dimensions)]
 
 
-@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.soak] if name == "gnmt8" else []) for name in SHORT]
+)
 def test_few_blocks_stand_for_all(name):
     spec = builtin_spec(name)
     tokens = spec.sequence_length and min(

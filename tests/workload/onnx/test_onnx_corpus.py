@@ -50,7 +50,7 @@ def test_models_of_the_wheel(folder):
     assert folder != "light" or all(found)  # real networks, all of them usable
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_every_operator_test_of_onnx(tmp_path):
     path, usable = tmp_path / "case.onnx", 0
     for case in collect_testcases(None):

@@ -188,7 +188,9 @@ def test_training_has_the_heads_of_training_and_inference_has_not(was):
 
 def test_a_module_that_cannot_be_recorded_in_training_is_taken_as_it_is():
     module = WithAuxiliaryHead(random=True).eval()
-    with pytest.warns(Remark, match="recorded as in evaluation, for as in training: m: torch.export cannot"):
+    with pytest.warns(
+        Remark, match="recorded as in evaluation, for as in training: m: what it computes depends"
+    ):
         from_torch(module, (torch.zeros(2, WIDTH),), name="m")
 
 
