@@ -33,6 +33,7 @@ MOST_VALUES = 50_000
 """In a file, what an alias stands for counted every time."""
 _MOST_DIGITS = 300
 _MOST_FAULTS = 8
+_NO_MAPPING = {"model_type", "dict_type", "model_attributes_type"}
 _MERGE = "<<"
 
 
@@ -76,7 +77,7 @@ class _Open:
             if isinstance(key.value, dict | list):
                 raise _FaultError("a key must be a word or a number", key.mark)
             if key.value in found:
-                raise _FaultError(f"the key {_short(key.value)} is given twice", key.mark)
+                raise _FaultError(f"the key {short_text(key.value)} is given twice", key.mark)
             found[key.value] = value
         return merged | found
 
@@ -121,7 +122,7 @@ class _Builder:
         found = self._anchors.get(event.anchor)
         if found is None:
             problem = "stands for what it is in" if event.anchor in self._anchors else "stands for nothing"
-            raise _FaultError(f"the alias *{_short(event.anchor)[1:-1]} {problem}", event.start_mark)
+            raise _FaultError(f"the alias *{short_text(event.anchor)[1:-1]} {problem}", event.start_mark)
         return found
 
     def _add(self, built: _Built, anchor: str | None) -> None:
@@ -228,10 +229,19 @@ def _fault(model: type[BaseModel], fault: Mapping[str, Any]) -> str:
     if fault["type"] == "extra_forbidden":
         return f"{path}: no such field{_nearest(model, fault['loc'])}"
     what = fault["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    if fault["type"] in _NO_MAPPING:
+        what = "must be a mapping" + (" of names to values" if path else f": {_first_fields(model)}")
+        return f"{path}{': ' if path else ''}{what}, found {short_text(fault['input'])}"
     if fault["type"] == "value_error":  # a sentence of ours, which names the values itself
         return f"{path}: {what}" if path else what
     later = ", for a later phaze-dse" if path == "schema_version" and _is_later(fault) else ""
-    return f"{path or '(top level)'}: {what}, found {_short(fault['input'])}{later}"
+    return f"{path or '(top level)'}: {what}, found {short_text(fault['input'])}{later}"
+
+
+def _first_fields(model: type[BaseModel]) -> str:
+    """Names that a mapping begins with, those it must have first."""
+    names = sorted(model.model_fields, key=lambda name: not model.model_fields[name].is_required())
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
 
 
 def _is_later(fault: Mapping[str, Any]) -> bool:
@@ -252,8 +262,10 @@ def _nearest(model: type[BaseModel], place: Sequence[int | str]) -> str:
     return f" (nearest: {', '.join(near)})" if near else f" (fields: {', '.join(fields)})"
 
 
-def _short(value: object) -> str:
+def short_text(value: object) -> str:
     """A value as Python spells it, of a long one the beginning; nothing is spelled that is not shown."""
+    if value is None:
+        return "nothing"
     seen = value[:60] if isinstance(value, str | list) else value
     text = repr(seen)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -12,7 +12,7 @@ from phaze.errors import InputError
 from phaze.workload.families.family_registry import FAMILIES, Family
 from phaze.workload.families.model_family import Count, FamilyDimensions, Strict
 from phaze.workload.training.training_numerics import Optimizer, Precision
-from phaze.yaml_file import checked, parse_yaml, read_yaml
+from phaze.yaml_file import checked, parse_yaml, read_yaml, short_text
 
 D = TypeVar("D", bound=FamilyDimensions)
 
@@ -105,7 +105,7 @@ def read_spec(path: Path) -> WorkloadSpec[FamilyDimensions]:
 def check_spec(data: object, where: str) -> WorkloadSpec[FamilyDimensions]:
     """Workload file from its parsed content; `where` names it in errors. Raises InputError."""
     if not isinstance(data, dict):
-        msg = f"{where}: expected a mapping with name, family, dimensions, ..., found {type(data).__name__}"
+        msg = f"{where}: must be a mapping: name, family, dimensions, ..., found {short_text(data)}"
         raise InputError(msg)
     return checked(_spec_of(checked(_Head, data, where).family), data, where)
 

@@ -119,7 +119,9 @@ def test_unknown_name_gets_the_nearest():
             "a mapping of exactly value and source",
         ),
         ("schema_version: 1\nname: x\npublished_tdp_w: lots\n", "published_tdp_w: 'lots' is not a quantity"),
-        ("[1, 2]", "valid dictionary"),
+        ("[1, 2]", "my.yaml: must be a mapping: schema_version, name, description, ..., found [1, 2]"),
+        ("", "my.yaml: must be a mapping: schema_version, name, description, ..., found nothing"),
+        ("schema_version: 1\nname: x\nfields: 3\n", "fields: must be a mapping of names to values, found 3"),
     ],
 )
 def test_faulty_files_are_one_clear_line(text, message):

@@ -69,8 +69,8 @@ BAD = {
         changed("norm_place: pre", "norm_place: post\n  parallel: true"),
         "parallel goes with none of experts, latent, qkv_bias and norm_place: post",
     ),
-    "list": ("- 1\n", "expected a mapping"),
-    "empty": ("", "expected a mapping"),
+    "list": ("- 1\n", "must be a mapping"),
+    "empty": ("", "must be a mapping"),
     "broken": ("name: [1, 2\n", r"m\.yaml, line \d+"),
     "no source": (
         changed("source:\n", "sourc:\n"),
