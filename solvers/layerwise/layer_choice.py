@@ -57,7 +57,10 @@ class LayerProblem:
 
 @dataclass(frozen=True)
 class LayerResult:
-    """The choice: a strategy, by number, for each layer; no choice takes less than `lower_bound_s`."""
+    """The choice: a strategy, by number, for each layer; no choice takes less than `lower_bound_s`.
+
+    `labels`: pairs of bytes and seconds that were kept on the way.
+    """
 
     status: ChoiceStatus
     time_s: float

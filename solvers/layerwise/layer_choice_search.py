@@ -21,10 +21,10 @@ from phaze.solvers.arrays import Floats, Rows
 from phaze.solvers.layerwise.layer_choice import ChoiceStatus, LayerProblem, LayerResult, check_choice
 
 MOST_LABELS = 2_000_000
-"""Pairs kept at one layer; beyond, the search ends with a bound."""
+"""Pairs kept at all layers together; beyond, the search ends with a bound."""
 
 SAME = 1e-12
-"""Relative difference between choices that is no gain."""
+"""Relative difference between choices that is no gain; bounds are for a limit larger by as much, above any rounding."""
 
 _MOST_PRICES = 100
 
@@ -53,7 +53,7 @@ class _Ahead:
 
     def bound_s(self, limit_bytes: float) -> float:
         """Seconds that no choice within the limit is below."""
-        return float((self.cost_s[0] + self.ahead_s[0]).min()) - self.price * limit_bytes
+        return float((self.cost_s[0] + self.ahead_s[0]).min()) - self.price * limit_bytes * (1 + SAME)
 
 
 @dataclass(frozen=True)
@@ -93,14 +93,14 @@ class _Search:
         bound_s = max(free.bound_s(self.problem.limit_bytes), priced.bound_s(self.problem.limit_bytes))
         if bound_s >= self.best_s * (1 - SAME):
             return self.best, self.best_s
-        layers = [self._first(free, priced)]
-        for i in range(1, len(self.problem.time_s)):
-            grown = self._grown(i, layers[-1], free, priced)
-            self.kept += len(grown.time_s)
+        layers: list[_Labels] = []
+        for i in range(len(self.problem.time_s)):
+            grown = self._grown(i, layers[-1], free, priced) if layers else self._first(free, priced)
+            if grown is None:
+                least_s = float(self._bounds_s(i - 1, layers[-1], free, priced).min())
+                return self.best, max(bound_s, min(self.best_s, least_s))
             if not len(grown.time_s):
                 return self.best, self.best_s
-            if len(grown.time_s) > self.most:
-                return self.best, max(bound_s, min(self.best_s, self._least(i, grown, free, priced)))
             layers.append(grown)
         return self._traced(layers)
 
@@ -170,14 +170,17 @@ class _Search:
         held, seconds = self.problem.memory_bytes[0, able], self.problem.time_s[0, able]
         return self._of_use(0, _Labels(held, seconds, able, np.full(len(able), -1)), *ahead)
 
-    def _grown(self, i: int, last: _Labels, *ahead: _Ahead) -> _Labels:
-        """Pairs of one layer more."""
+    def _grown(self, i: int, last: _Labels, *ahead: _Ahead) -> _Labels | None:
+        """Pairs of one layer more; None where there are too many."""
         p, every = self.problem, np.arange(len(last.time_s))
         parts = []
         for b in np.flatnonzero(np.isfinite(p.time_s[i])).tolist():
             seconds = last.time_s + p.change_s[i, last.strategy, b] + p.time_s[i, b]
             grown = _Labels(last.memory_bytes + p.memory_bytes[i, b], seconds, np.full_like(every, b), every)
             parts.append(_undominated(self._of_use(i, grown, *ahead)))
+            self.kept += len(parts[-1].time_s)
+            if self.kept > self.most:
+                return None
         names = ("memory_bytes", "time_s", "strategy", "before")
         return _Labels(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
@@ -190,13 +193,10 @@ class _Search:
 
     def _bounds_s(self, i: int, labels: _Labels, *ahead: _Ahead) -> Floats:
         """Seconds of all layers that no choice which begins with a pair is below, (n,)."""
-        left = labels.memory_bytes - self.problem.limit_bytes
+        left = labels.memory_bytes - self.problem.limit_bytes * (1 + SAME)
         each = [labels.time_s + one.ahead_s[i, labels.strategy] + one.price * left for one in ahead]
         found: Floats = np.maximum(*each)
         return found
-
-    def _least(self, i: int, labels: _Labels, *ahead: _Ahead) -> float:
-        return float(self._bounds_s(i, labels, *ahead).min())
 
     @staticmethod
     def _traced(layers: list[_Labels]) -> tuple[tuple[int, ...], float]:

@@ -167,12 +167,16 @@ class FleetPlanning:
         """The best pipeline across pools that is better than what is known; none in a fleet of one pool."""
         if len(self.fleet.pools) < 2:
             return FleetFound(None, below, below), FleetTally()
-        rated = self.objective is not FleetObjective.THROUGHPUT
-        search = FleetSearch(self.fleet, self.members, rated, below)
+        search = self.search(below)
         found = search.best()
         if found.pipeline is not None:
             check_unlike(found.pipeline, {m.pool.name: m.capacity_bytes for m in self.members})
         return found, search.tally
+
+    def search(self, below: float = inf) -> FleetSearch:
+        """The search for pipelines across pools whose value is less than `below`."""
+        rated, paid = self.objective is not FleetObjective.THROUGHPUT, self.objective is FleetObjective.COST
+        return FleetSearch(self.fleet, self.members, rated, paid, below)
 
     def _told(self, pipeline: UnlikePipeline) -> FleetPlan:
         found, plan = pipeline.iteration, pipeline.plan

@@ -52,13 +52,14 @@ _Entry = tuple[float, int, "Common | tuple[Common, PoolPlan, Iterator[PoolPlan]]
 class FleetSearch:
     """Pipelines of one chunk on each device, 1F1B, whose stages have a pool and a tensor width each.
 
-    `rated`: whether the value is seconds x the rates of devices in use with what leaves zones, or seconds alone.
-    `below`: values from there on are of no interest.
+    `rated`: whether the value is seconds x the rates of devices in use, or seconds alone; `paid`: whether money for
+    what leaves zones is added. `below`: values from there on are of no interest.
     """
 
     fleet: Fleet
     members: tuple[Member, ...]
     rated: bool = False
+    paid: bool = False
     below: float = inf
     most_looks: int = MOST_LOOKS
     tally: FleetTally = field(default_factory=FleetTally)
@@ -96,7 +97,8 @@ class FleetSearch:
         if not self.rated:
             return seconds if seconds < NEVER_S else inf
         rates = {member.pool.name: member.rate for member in self.members}
-        return seconds * sum(rates[name] * n for name, n in pipeline.used.items()) + pipeline.egress_usd
+        value = seconds * sum(rates[name] * n for name, n in pipeline.used.items())
+        return value + pipeline.egress_usd if self.paid else value
 
     # -- what is looked at -----------------------------------------------------------------------------------
 

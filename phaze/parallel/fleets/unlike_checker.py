@@ -21,13 +21,14 @@ def check_unlike(pipeline: UnlikePipeline, capacity_bytes: Mapping[str, float]) 
     """Verify a pipeline and its iteration; `capacity_bytes`: memory that plans may fill, by pool.
 
     Pools have the devices, blocks are covered once, passes take their time and come after what they need, links have
-    time to send, and what follows is the longest of all stages. Raises PlanError that says what is wrong.
+    time to send and are paid, and what follows is the longest of all stages. Raises PlanError that says what is wrong.
     """
     check = _Check(pipeline, capacity_bytes)
     check.devices()
     check.stages()
     check.seconds()
     check.memory()
+    check.money()
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,15 @@ class _Check:
             room = self.capacity_bytes[place.pool.name]
             _require(found <= room * (1 + SAME), f"stage {stage} needs {found} bytes of {room}")
 
+    def money(self) -> None:
+        """What goes between zones is paid by the byte: to and fro at every boundary, and between the ends."""
+        p, count = self.pipeline, self.pipeline.iteration.microbatches
+        sent = [*((zones, count * size) for zones, size in self._sent()), self._tie()]
+        found = 2 * sum(size * p.fleet.links[zones].egress_usd for zones, size in sent if len(zones) > 1)
+        _require(
+            isclose(p.egress_usd, found, rel_tol=SAME), f"egress: {p.egress_usd} USD, counted again {found}"
+        )
+
     def _sent(self) -> list[tuple[frozenset[str], float]]:
         """Zones and bytes of one microbatch of all replicas at every boundary."""
         p, one = self.pipeline, self.each[0]
@@ -135,16 +145,18 @@ class _Check:
         return found - self.each[stage].tied_s(stage) + max(*own, self._tie_link_s())
 
     def _tie_link_s(self) -> float:
+        zones, sent = self._tie()
+        if len(zones) < 2 or not sent:
+            return 0.0
+        link = self.pipeline.fleet.links[zones]
+        return link.latency_s + sent / link.bytes_per_s
+
+    def _tie(self) -> tuple[frozenset[str], float]:
+        """Zones of the ends, and bytes of the gradients of what both have, of all replicas."""
         p, one = self.pipeline, self.each[0]
         zones = frozenset({p.places[0].pool.zone, p.places[-1].pool.zone})
         tied = sum(elements for _, elements in one.layers[one.layer_costs.chain.index[0]].tied)
-        if len(zones) < 2 or not tied:
-            return 0.0
-        link, plan = p.fleet.links[zones], p.plan
-        return (
-            link.latency_s
-            + tied * plan.sharding.tensor * plan.data_parallel * one.wire_bytes[1] / link.bytes_per_s
-        )
+        return zones, tied * p.plan.sharding.tensor * p.plan.data_parallel * one.wire_bytes[1]
 
 
 def _recount(place: StagePlace) -> Recount:

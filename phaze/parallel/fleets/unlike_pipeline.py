@@ -117,22 +117,29 @@ class UnlikePipeline:
         tied = float(self.places[0].estimator.device_parameters(self.plan).tied[0])
         if tied:
             own_s = [self._tie_s(self.places[end], tied) for end in ends]
-            found["reduction_s"][0, ends] += max(*own_s, self._tie_link_s(tied)) - np.array(own_s)
+            found["reduction_s"][0, ends] += max(*own_s, self._tie_link_s()) - np.array(own_s)
         return GradientSyncs(**found)
 
     def _tie_s(self, place: StagePlace, tied: float) -> float:
         rates = place.estimator.rates
         return float(place.estimator.exchanges(place.plan).tie_s(tied * rates.reduced_bytes)[0, 0])
 
-    def _tie_link_s(self, tied: float) -> float:
+    def _tie_link_s(self) -> float:
         """Seconds in which the ends of all replicas swap the gradients of what both have, each way at once."""
-        one, other = self.places[0], self.places[-1]
-        link = self.fleet.link(one.pool, other.pool)
-        if link is None:
-            return 0.0
-        return link.transfer_s(
-            tied * one.plan.width * one.plan.data_parallel * one.estimator.rates.reduced_bytes
-        )
+        link = self._tie_link
+        return 0.0 if link is None else link.transfer_s(self._tied_bytes)
+
+    @property
+    def _tie_link(self) -> ZoneLink | None:
+        """The link between the first stage and the last."""
+        return self.fleet.link(self.places[0].pool, self.places[-1].pool)
+
+    @cached_property
+    def _tied_bytes(self) -> float:
+        """Gradients of the parameters that the first and the last stage both have, of all replicas."""
+        one = self.places[0]
+        tied = float(one.estimator.device_parameters(one.plan).tied[0])
+        return tied * one.plan.width * one.plan.data_parallel * one.estimator.rates.reduced_bytes
 
     @cached_property
     def chunks(self) -> Chunks:
@@ -194,6 +201,11 @@ class UnlikePipeline:
 
     @property
     def egress_usd(self) -> float:
-        """Money for what leaves a zone in an iteration: activations one way, their gradients the other."""
+        """Money for what leaves a zone in an iteration: activations one way, their gradients the other.
+
+        Gradients of parameters that both ends have go both ways, once.
+        """
         paid = zip(self.links, self.crossing_bytes.tolist(), strict=True)
-        return float(sum(WAYS * self.microbatches * sent * link.egress_usd for link, sent in paid if link))
+        passed = float(sum(self.microbatches * sent * link.egress_usd for link, sent in paid if link))
+        tie = self._tie_link
+        return WAYS * (passed + (self._tied_bytes * tie.egress_usd if tie else 0.0))

@@ -3,94 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise, product
 
 import pytest
-from small_cases import small_decoder
+from small_fleets import TIED_BYTES, every_pipeline, fleet_of, search_of
 
 from phaze.errors import InfeasibleError, InputError
 from phaze.explore.answers.fleet_planning import FleetObjective, FleetPlanning
 from phaze.explore.answers.plan_search import find_best_plan
-from phaze.explore.request.explore_request import Task
-from phaze.hardware.architecture import load_architecture
-from phaze.hardware.cluster_network import two_tiers
-from phaze.parallel.cluster import Recompute
-from phaze.parallel.fleets.fleet_file import Fleet, Pool, ZoneLink, load_fleet
-from phaze.parallel.fleets.fleet_search import FleetSearch
+from phaze.parallel.fleets.fleet_file import Fleet, ZoneLink, load_fleet
 from phaze.parallel.fleets.unlike_checker import check_unlike
-from phaze.parallel.fleets.unlike_pipeline import StagePlace, UnlikePipeline
-from phaze.parallel.parallel_plan import ParallelPlan
+from phaze.parallel.fleets.unlike_pipeline import UnlikePipeline
 from phaze.parallel.recount.plan_checker import PlanError
 from phaze.parallel.training.mixed_estimate import MixedEstimator
-from phaze.workload.parallel_degrees import Sharding
-
-NETWORK = two_tiers(2, 200e9, 1e-6, 25e9, 5e-6)
-
-
-def fleet_of(devices=(2, 2), link=None, prices=(3.6, 1.8)):
-    chips = ("a100", "v100")
-    zones = ("here", "there") if link else ("here", "here")
-    pools = tuple(
-        Pool(chip, load_architecture(chip), n, NETWORK, zone, price)
-        for chip, n, zone, price in zip(chips, devices, zones, prices, strict=True)
-    )
-    return Fleet("two", pools, {frozenset(zones): link} if link else {})
-
-
-@pytest.fixture(scope="module")
-def task(tmp_path_factory):
-    workload = small_decoder(tmp_path_factory.mktemp("decoder"))
-    held = {"microbatches": (1, 2), "zeros": None}
-    return Task(workload, 4, NETWORK, 8, held={k: v for k, v in held.items() if v})
-
-
-def search_of(fleet, task, objective=FleetObjective.THROUGHPUT, **more):
-    planning = FleetPlanning(fleet, task, objective)
-    rated = objective is not FleetObjective.THROUGHPUT
-    return planning, FleetSearch(fleet, planning.members, rated, **more)
-
-
-def every_pipeline(search):
-    """Every cut, pool and width, all blocks or none recomputed where memory asks for it; worked out one by one."""
-    first = search.members[0]
-    for common in search.commons():
-        blocks = sum(first.estimator.division(ParallelPlan(common.microbatch)).body)
-        choices = [(m, t) for m in search.members for t in m.space.tensor if t <= m.pool.devices]
-        for cuts in product((False, True), repeat=blocks - 1):
-            starts = [0, *(i + 1 for i, cut in enumerate(cuts) if cut), blocks]
-            sizes = tuple(b - a for a, b in pairwise(starts))
-            for chosen in product(choices, repeat=len(sizes)):
-                yield from pipelines_of(search, common, sizes, chosen)
-
-
-def pipelines_of(search, common, sizes, chosen):
-    used = {m.pool.name: 0 for m in search.members}
-    for member, tensor in chosen:
-        used[member.pool.name] += tensor * common.replicas
-    if any(used[m.pool.name] > m.pool.devices for m in search.members) or 0 in used.values():
-        return
-    places = tuple(
-        StagePlace(
-            member.pool,
-            member.estimator,
-            ParallelPlan(
-                common.microbatch,
-                common.replicas,
-                len(sizes),
-                Sharding(tensor, tensor > 1),
-                recompute=Recompute.NONE,
-                zero=common.zero,
-                stages=sizes,
-            ),
-        )
-        for member, tensor in chosen
-    )
-    pipeline = UnlikePipeline(search.fleet, places)
-    if all(
-        memory.total_bytes <= member.capacity_bytes
-        for memory, (member, _) in zip(pipeline.memory, chosen, strict=True)
-    ):
-        yield pipeline
 
 
 @pytest.mark.parametrize(
@@ -111,6 +35,19 @@ def test_the_best_pipeline_is_that_of_all(task, devices, link, objective):
     assert found.bound == found.value
     assert search.tally.looked_at <= len(values)
     check_unlike(found.pipeline, {m.pool.name: m.capacity_bytes for m in planning.members})
+
+
+def test_joules_are_not_dollars(task):
+    """A path for which a gigabyte costs a thousand dollars does not keep a plan from being the most frugal."""
+    dear = fleet_of((2, 1), ZoneLink(5e8, 1e-4, 1e-6))
+    _, search = search_of(dear, task, FleetObjective.ENERGY, most_looks=10_000)
+    watts = {member.pool.name: member.rate for member in search.members}
+    pipelines = list(every_pipeline(search))
+    joules = [p.iteration.iteration_s * sum(watts[k] * n for k, n in p.used.items()) for p in pipelines]
+    least = min(range(len(joules)), key=joules.__getitem__)
+    assert pipelines[least].egress_usd > 0.1 * joules[least]
+    found = search.best()
+    assert found.value == found.bound == pytest.approx(joules[least], rel=1e-12)
 
 
 def test_a_bound_that_holds_where_looks_run_out(task):
@@ -172,17 +109,20 @@ def test_links_take_time_and_money(task):
         cost.append(one.egress_usd)
     assert times == sorted(times)
     sent = 2 * one.microbatches * one.crossing_bytes.sum()
-    assert cost == pytest.approx([sent * 1e-9] * 3)
+    assert cost == pytest.approx([(sent + 2 * TIED_BYTES) * 1e-9] * 3)
     assert times[-1] >= sent / 2 / 1e6  # no faster than the link sends one way
 
 
-def test_wrong_figures_do_not_pass(task):
-    planning, search = search_of(fleet_of(), task)
+def test_wrong_figures_do_not_pass(task, monkeypatch):
+    planning, search = search_of(fleet_of(link=ZoneLink(1e9, 1e-4, 2e-11)), task)
     one = next(p for p in every_pipeline(search) if len(p.places) == 2)
     rooms = {m.pool.name: m.capacity_bytes for m in planning.members}
     check_unlike(one, rooms)
     with pytest.raises(PlanError, match="needs"):
         check_unlike(one, dict.fromkeys(rooms, 1e6))
+    with monkeypatch.context() as patch, pytest.raises(PlanError, match="egress: 1e-05 USD, counted again"):
+        patch.setattr(UnlikePipeline, "egress_usd", 1e-5)
+        check_unlike(one, rooms)
     wrong = replace(one.iteration, iteration_s=one.iteration.iteration_s * 1.01)
     one.__dict__["iteration"] = wrong
     with pytest.raises(PlanError, match="iteration"):
