@@ -165,7 +165,7 @@ class FileRegistry:
             raise self._refusal(entry, f"cannot be found: {_told(error)}") from error
         if found := sorted(path for place in places for path in Path(place).glob("*.yaml")):
             return found
-        raise self._refusal(entry, "is no package with YAML files")
+        raise self._refusal(entry, "is not a package with YAML files")
 
     def _refusal(self, entry: EntryPoint, why: str) -> InputError:
         return InputError(f"{self.kind} {_of(entry, self.group)} {why}")

@@ -134,7 +134,7 @@ def test_a_workload_and_a_chip_of_another_package_are_known_by_name(install_file
     [
         ({"models": ("GPT-3",)}, "brings 'GPT-3', a name that is taken"),
         ({"models": ("tiny-talk", "tinytalk")}, "brings 'tinytalk', a name that is taken"),
-        ({"models": ()}, "is no package with YAML files"),
+        ({"models": ()}, "is not a package with YAML files"),
     ],
 )
 def test_files_that_cannot_be_taken_are_one_sentence(files, why, install_files, asked, dse):
@@ -152,7 +152,7 @@ def test_a_package_of_files_that_is_not_there_is_one_sentence(missing, install, 
     code, _, err = dse("workloads")
     assert code == 2
     assert re.search(
-        r"cannot be found: ModuleNotFoundError|is no package with YAML files", " ".join(err.split())
+        r"cannot be found: ModuleNotFoundError|is not a package with YAML files", " ".join(err.split())
     )
 
 

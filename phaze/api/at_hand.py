@@ -119,6 +119,6 @@ def _kept(run: Path) -> RunAtHand:
 
 def _without_question(name: str) -> Callable[[], ExploreRequest]:
     def refuse() -> ExploreRequest:
-        raise InputError(f"{name} is no run of dse run, whose question could be asked again")
+        raise InputError(f"{name} was not made by dse run, so its question cannot be asked again")
 
     return refuse

@@ -116,7 +116,7 @@ def evaluate(options: EvaluateOptions) -> Evaluated:
     The best plan of the space `plans` as a `framework` runs it; what is fixed stays fixed. `out`: keep the answer in
     this folder, here as in `compare`.
 
-    Raises InputError where an argument is no good, InfeasibleError where the workload does not fit.
+    Raises InputError where an argument is not valid, InfeasibleError where the workload does not fit.
     """
     from phaze.inputs.evaluate_inputs import evaluate_given
     from phaze.inputs.recorded.input_files import record_question
@@ -131,7 +131,7 @@ def evaluate(options: EvaluateOptions) -> Evaluated:
 def compare(options: CompareOptions) -> Compared:
     """Compare architectures, each under its own best placement, as `dse compare` does.
 
-    Raises InputError where an argument is no good, InfeasibleError where none of them can run the workload.
+    Raises InputError where an argument is not valid, InfeasibleError where none of them can run the workload.
     """
     from phaze.inputs.evaluate_inputs import check_some_can, compare_given
     from phaze.inputs.recorded.input_files import record_question

@@ -160,7 +160,7 @@ class PlannedServing(Shown):
 def plan(options: PlanOptions) -> Planned:
     """Find the fastest training plan that fits in memory, with a proof, as `dse plan` does; what is fixed stays fixed.
 
-    Raises InputError where arguments are no good or contradict one another, InfeasibleError where no plan fits.
+    Raises InputError where arguments are not valid or contradict one another, InfeasibleError where no plan fits.
     """
     from phaze.inputs.plan_inputs import plan_answer
     from phaze.inputs.recorded.input_files import record_question
@@ -175,7 +175,7 @@ def plan(options: PlanOptions) -> Planned:
 def plan_pools(options: PlanPoolsOptions) -> PlannedPools:
     """Find the best training plan on pools of unlike devices, with a bound, as `dse plan pools` does.
 
-    Raises InputError where arguments or the fleet are no good, InfeasibleError where the fleet cannot hold the model.
+    Raises InputError where arguments or the fleet are not valid, InfeasibleError where the fleet cannot hold the model.
     """
     from phaze.inputs.fleet_inputs import fleet_answer
     from phaze.inputs.recorded.input_files import record_question
@@ -190,7 +190,7 @@ def plan_pools(options: PlanPoolsOptions) -> PlannedPools:
 def whatif(options: WhatIfOptions) -> Varied:
     """Vary one parameter and re-plan for each value, as `dse whatif` does; what is fixed stays fixed.
 
-    Raises InputError where an argument, a name or a value is no good, InfeasibleError where no value has a plan.
+    Raises InputError where an argument, a name or a value is not valid, InfeasibleError where no value has a plan.
     """
     from phaze.inputs.plan_inputs import whatif_answer
     from phaze.inputs.recorded.input_files import record_question
@@ -210,7 +210,7 @@ def whatif(options: WhatIfOptions) -> Varied:
 def whatif_failures(options: WhatIfFailuresOptions) -> Varied:
     """Plan for goodput in scale-up domains of several sizes, as `dse whatif failures` does.
 
-    Raises InputError where an argument is no good; where nothing fits a domain, its row says why.
+    Raises InputError where an argument is not valid; where nothing fits a domain, its row says why.
     """
     from phaze.inputs.plan_inputs import failures_answer
     from phaze.inputs.recorded.input_files import record_question
@@ -227,7 +227,7 @@ def plan_serving(options: PlanServingOptions) -> PlannedServing:
 
     Without `rate`, the most that the devices can serve; with it, the fewest devices that serve it.
 
-    Raises InputError where an argument is no good, InfeasibleError where nothing meets the targets.
+    Raises InputError where an argument is not valid, InfeasibleError where nothing meets the targets.
     """
     from phaze.inputs.plan_inputs import serving_answer
     from phaze.inputs.recorded.input_files import record_question

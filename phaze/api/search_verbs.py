@@ -155,7 +155,7 @@ def explore(options: RunOptions, progress: Progress | None = None) -> Explored:
     written. `workers` processes, or the Dask cluster at `executor`
     (dask://HOST:PORT), do the work; they change no answer. `progress` is told what is done.
 
-    Raises InputError where an argument is no good, InfeasibleError where nothing keeps the budgets or fits in
+    Raises InputError where an argument is not valid, InfeasibleError where nothing keeps the budgets or fits in
     memory, OutOfTimeError where the time limit passes before anything is known.
     """
     from phaze.explore.answers.main_job import explore as searched
@@ -186,7 +186,7 @@ def sweep(options: SweepOptions, progress: Progress | None = None) -> Swept:
     `workers` processes, or the Dask cluster at `executor`, evaluate; with `join` any number of hosts that ask the
     same share the database and the work. None of it changes an answer.
 
-    Raises InputError where an argument is no good or the study cannot be opened, InfeasibleError where nothing
+    Raises InputError where an argument is not valid or the study cannot be opened, InfeasibleError where nothing
     keeps the budgets or no trial was feasible.
     """
     from phaze.explore.documents.sweep_document import sweep_document

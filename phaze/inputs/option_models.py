@@ -602,7 +602,7 @@ class SweepOptions(SearchedOptions, SpaceOptions, BudgetOptions, EconomicOptions
     )
     join: bool = option(
         False,
-        "Begin or continue the study together with all hosts that say the same.",
+        "Begin or continue the study together with all hosts that run the same command.",
         "--join",
         effect=Effect.NOTHING,
     )

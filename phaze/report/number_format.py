@@ -14,6 +14,7 @@ _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _TIMES = ((1.0, "s"), (1e3, "ms"), (1e6, "us"), (1e9, "ns"))
 # Longest suffix first: `_bytes_per_s` also ends in `_s`.
 _SUFFIXES = (
+    ("_per_s_per_w", "/s per W"),
     ("_bytes_per_s", "B/s"),
     ("_samples_per_s", "samples/s"),
     ("_flop_per_s", "FLOP/s"),

@@ -58,7 +58,7 @@ def compare_runs(first: Answer, second: Answer) -> Difference:
     """Compare two answers value by value. Raises InputError where they are of different kinds."""
     if type(first) is not type(second):
         kinds = " and ".join(run.model_dump(by_alias=True)["schema"] for run in (first, second))
-        raise InputError(f"answers to different verbs ({kinds}) have nothing to compare")
+        raise InputError(f"answers to different verbs ({kinds}) cannot be compared")
     a, b = (run.model_dump(mode="json", by_alias=True) for run in (first, second))
     now, then = a["manifest"] or {}, b["manifest"] or {}
     return Difference(

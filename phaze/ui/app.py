@@ -189,7 +189,7 @@ class LocalPage:
     def _serve(self, run: str, design: str, texts: Mapping[str, str]) -> str:
         """The number of the command that plans the serving under some options."""
         if others := texts.keys() - set(SERVING_FIELDS):
-            raise InputError(f"{', '.join(sorted(others))} is no option of serving here")
+            raise InputError(f"{', '.join(sorted(others))} is not an option of serving here")
         place, told = self.folder.run(run), self._request_of(run, design)
         workload = str(told["workloads"][0])
         asked_for = {**texts, "arch": f"{place}:{design}", "workload": workload}
@@ -284,11 +284,11 @@ _OF_REPORTS = {"content-security-policy": "frame-ancestors 'none'"}
 async def _texts(request: Request) -> dict[str, str]:
     """A JSON object of texts. Raises InputError for anything else."""
     if int(request.headers.get("content-length") or 0) > _MOST_BYTES:
-        raise InputError("a question is not that long")
+        raise InputError("the question is too long")
     try:
         content = await request.json()
     except ValueError as error:
-        raise InputError("what came is no JSON") from error
+        raise InputError("the request is not JSON") from error
     if not isinstance(content, dict) or not all(isinstance(v, str) for v in content.values()):
-        raise InputError("what came is no object of texts")
+        raise InputError("the request is not a JSON object of texts")
     return content

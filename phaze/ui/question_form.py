@@ -28,7 +28,7 @@ def asked(texts: Mapping[str, str]) -> dict[str, str]:
     known = _fields()
     for name in texts:
         if name not in known:
-            raise InputError(f"{name!r} is no option of a question")
+            raise InputError(f"{name!r} is not an option of a question")
     return dict(texts)
 
 

@@ -67,7 +67,7 @@ def test_the_answer_in_words(run):
     [
         (("--serve", "rate=-1"), "rate_per_s is -1", 2),
         (("--serve", "often"), "--serve 'often' is not a load", 2),
-        (("--serve", "rate=3"), "a rate is served or not", 2),
+        (("--serve", "rate=3"), "a rate fixes the throughput", 2),
         (("--serve", "saturated", "--strategy", "random"), "--strategy is not for a service", 2),
         (("--tpot", "5ms"), "--prompt is for a service: give --serve", 2),
         (("--serve", "saturated", "--tpot", "1ns"), "time per output token", 3),

@@ -55,6 +55,12 @@ def test_names_of_the_package_exist(page):
         assert dotted == "phaze.toml" or dotted in GROUPS or found(dotted), dotted
 
 
+@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "index.md"], ids=name)
+def test_counts_of_models_and_chips(page):
+    models, chips = (len(list((ROOT / folder).glob("*.yaml"))) for folder in ("workloads", "arch_templates"))
+    assert f"{models} models and {chips} chips" in page.read_text(encoding="utf-8")
+
+
 def found(dotted):
     """Whether a dotted name is a module, or something in one."""
     parts = dotted.split(".")

@@ -131,7 +131,7 @@ def test_a_bad_cell_of_an_own_table_is_one_sentence(dse, tmp_path):
     path = tmp_path / "products.csv"
     path.write_text("dtype,m,n,k,latency_us\nint3,8,8,8,1.0\n")
     code, _, err = dse("calibrate", path, "--arch", CHIP)
-    assert (code, "line 2: 'int3' is no format of operands" in err) == (2, True)
+    assert (code, "line 2: 'int3' is not a format of operands" in err) == (2, True)
 
 
 def test_no_rows_of_the_chip_is_one_sentence(dse, tmp_path):

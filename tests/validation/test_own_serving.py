@@ -70,7 +70,7 @@ def test_what_helps_only_the_rows_it_was_fitted_to_is_dropped(modelled):
     ("text", "told"),
     [
         (HEAD, "has no rows"),
-        (HEAD + "gpt3-small,1,512,128,1,fp9,1.0\n", "'fp9' is no recipe; fp8"),
+        (HEAD + "gpt3-small,1,512,128,1,fp9,1.0\n", "'fp9' is not a recipe; use one of fp8"),
         (HEAD + "gpt3-small,1,512,1,1,,1.0\n", "output_tokens is '1', not a whole number from 2"),
         (HEAD + "gpt3-smal,1,512,128,1,,1.0\n", "unknown workload 'gpt3-smal'"),
         ("workload,tpot_ms\ngpt3,1\n", "tensor_parallel"),

@@ -19,7 +19,7 @@ _PRINTED_BY = {
     "sweep": "`dse sweep`",
     "compare": "`dse compare`",
     "plan": "`dse plan`, and `dse evaluate` of a fixed plan",
-    "serving": "`dse plan serving`",
+    "serving": "`dse plan serving` and `dse run --serve`",
     "whatif": "`dse whatif`",
     "fleet": "`dse plan pools`",
     "diff": "`dse diff`",

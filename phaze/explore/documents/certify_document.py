@@ -13,7 +13,7 @@ CERTIFY_SCHEMA = DocumentName.CERTIFY.version(1)
 class Check(Record):
     """One statement of the result, worked out again."""
 
-    name: str
+    name: str = Field(description="what is checked")
     passed: bool = Field(description="whether it holds")
     note: str = Field(description="what was found, against what was claimed")
 

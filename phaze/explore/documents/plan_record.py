@@ -76,7 +76,7 @@ class PlanKind(Record):
     global_buffer_s: float | None = Field(
         default=None,
         description="of it, arithmetic waiting for the global buffer (on GPUs inside the laws of kernels: 0); none in "
-        "documents of before it was told",
+        "older documents",
     )
 
 

@@ -76,11 +76,12 @@ class PortfolioReport(Record):
 class ClusterChoice(Record):
     """One number of devices of the grid."""
 
-    devices: int
+    devices: int = Field(description="accelerators of the cluster")
     power_per_device_w: float | None = Field(description="what one accelerator may draw with so many of them")
     price_per_device_usd: float | None = Field(description="what one may cost to make with so many of them")
     status: str = Field(
-        description="searched; bounded: cannot be better; infeasible: nothing fits, fast enough; open: time was over"
+        description="searched; bounded: cannot be better; infeasible: nothing fits and is fast enough; "
+        "open: time was over"
     )
     upper_bound_samples_per_s: float = Field(description="no design is faster with so many devices")
     throughput_samples_per_s: float | None = Field(description="of the best design, where searched")
@@ -93,7 +94,7 @@ class ClusterReport(Record):
     power_budget_w: float | None
     cost_budget_usd: float | None
     overhead: float = Field(description="power of the cluster over that of its accelerators")
-    devices: int
+    devices: int = Field(description="the best number of accelerators")
     power_w: float = Field(description="accelerators at their TDP, times the overhead")
     cost_usd: float = Field(description="of making the accelerators")
     choices: list[ClusterChoice] = Field(description="every number of devices of the grid, ascending")
@@ -119,7 +120,7 @@ class TrainingRun(Record):
     power_usage_effectiveness: float
     lifetime_s: float = Field(description="over which an accelerator is written off")
     cost_parts_usd: dict[str, Figure] = Field(
-        default_factory=dict, description="as those of a sample, for all samples; none in documents of before"
+        default_factory=dict, description="as those of a sample, for all samples; none in older documents"
     )
     carbon_kg: Figure | None = Field(default=None, description="sum of carbon_parts_kg, CO2 equivalent")
     carbon_parts_kg: dict[str, Figure] = Field(default_factory=dict, description="as those of a sample")
@@ -158,7 +159,8 @@ class Placement(Record):
     )
     stages: list[Stage]
     plan: StrategyRecord | None = Field(
-        default=None, description="every choice of the plan; none in documents of before plans were searched"
+        default=None,
+        description="every choice of the plan; none in documents from before plans were searched",
     )
 
     @model_validator(mode="after")
@@ -191,7 +193,7 @@ class Breakdown(Record):
     optimizer_s: Figure
     host_s: Figure = Field(default=0.0, description="waiting for the host, and for transfers with its memory")
     parts: PlanBreakdown | None = Field(
-        default=None, description="by cause; none in documents of before plans were searched"
+        default=None, description="by cause; none in documents from before plans were searched"
     )
 
     @property
@@ -260,11 +262,12 @@ class WorkloadResult(Record):
     placement: Placement
     breakdown: Breakdown
     memory: PlanMemory | None = Field(
-        default=None, description="what fills the fullest device; none in the same"
+        default=None,
+        description="what fills the fullest device; none in documents from before plans were searched",
     )
     kinds: list[PlanKind] = Field(default_factory=list, description="computation by kind of operator")
     cost: SampleCost | None = Field(
-        default=None, description="money, carbon and energy of a sample; none in documents of before"
+        default=None, description="money, carbon and energy of a sample; none in older documents"
     )
 
     @property

@@ -149,9 +149,17 @@ class ServingDocument(Record):
     cost: ServingCost | None = Field(None, description="none where the dies fit on no wafer")
     simulation: TrialFigures | None
     starts: list[EngineStart] = Field(default_factory=list, description="commands of serving engines")
-    chip: ServedChip | None = Field(None, description="where it was searched")
-    certificate: Certificate | None = Field(None, description="of that search")
-    next_best: list[NextService] = Field(default_factory=list, description="of that search")
+    chip: ServedChip | None = Field(
+        None, description="the architecture that was found; null where one was given"
+    )
+    certificate: Certificate | None = Field(
+        None, description="how far another one could be better; null likewise"
+    )
+    next_best: list[NextService] = Field(
+        default_factory=list,
+        description="the best evaluated architectures after it, one of every kind: chips with the same power and area "
+        "have their cores in other groups",
+    )
     manifest: Manifest
 
 

@@ -188,7 +188,7 @@ class StudyRecord:
 
     def _not_alone(self) -> InputError:
         return InputError(
-            f"somebody else is writing to the {self.place}; give every sweep its own --study, or all of them --join"
+            f"another process is writing to the {self.place}; give every sweep its own --study, or all of them --join"
         )
 
 

@@ -46,8 +46,8 @@ class ServiceRequest:
         """Check the objective."""
         if self.objective is ServiceObjective.THROUGHPUT and self.plans.traffic.rate_per_s is not None:
             raise InputError(
-                "a rate is served or not, whatever the chip: ask for --objective cost_per_million_tokens or "
-                "tokens_per_s_per_w, or leave out the rate"
+                "a rate fixes the throughput, which therefore cannot be the objective: ask for --objective "
+                "cost_per_million_tokens or tokens_per_s_per_w, or leave out the rate"
             )
 
 

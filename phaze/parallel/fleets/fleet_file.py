@@ -108,7 +108,7 @@ def load_fleet(path: str | Path) -> Fleet:
     links = _links(file, where)
     for one, other in combinations(sorted({pool.zone for pool in pools}), 2):
         if frozenset({one, other}) not in links:
-            raise InputError(f"{where}: links has none between the zones {one} and {other}")
+            raise InputError(f"{where}: links: none joins the zones {one} and {other}")
     return Fleet(file.name, pools, links)
 
 

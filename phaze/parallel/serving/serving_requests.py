@@ -107,4 +107,6 @@ class ServingOptions:
         if not 0 <= self.dispatch_s < math.inf:
             raise InputError(f"dispatch_s is {self.dispatch_s:g}; it must be a time of at least zero")
         if self.chunk is not None and self.disaggregate:
-            raise InputError("a chunk is for prefill beside decode: it does not go with disaggregation")
+            raise InputError(
+                "a chunk is for prefill beside decode: it cannot be combined with disaggregation"
+            )

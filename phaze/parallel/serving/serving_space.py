@@ -54,7 +54,8 @@ class ServingSpace:
         check_count(self.devices, MOST_DEVICES, "devices")
         if self.traffic.clients is not None and self.options.disaggregate:
             raise InputError(
-                "pools apart are planned for an arrival rate or a queue that never ends, not for clients"
+                "separate pools for prefill and decode are planned for an arrival rate or a saturated queue, "
+                "not for clients"
             )
 
     @property

@@ -76,4 +76,4 @@ def model_of(document: PlanDocument) -> Model | None:
     return Model(name, d, spec.sequence_length or 1) if isinstance(d, Decoder) else None
 
 
-NO_MODEL = "the workload is no built-in decoder: add the architecture of the model"
+NO_MODEL = "the workload is not a built-in decoder: add the architecture of the model"

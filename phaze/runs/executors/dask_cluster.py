@@ -126,7 +126,7 @@ def _endpoint(address: str) -> str:
     except (KeyError, ValueError):
         host = port = None
     if not host or not port:
-        raise InputError(f"--executor {address!r} is no address; write for example dask://scheduler:8786")
+        raise InputError(f"--executor {address!r} is not an address; write for example dask://scheduler:8786")
     return f"{scheme}://{parts.netloc}"
 
 

@@ -104,7 +104,7 @@ def own_products(path: Path, chip: Architecture) -> tuple[Row, ...]:
         work = product_of(dtype, m[row], k[row], n[row], batch[row])
         if work is None:
             raise InputError(
-                f"{path}, {columns.place(row)}: {dtype!r} is no format of operands; bf16, fp16, fp32, fp8 are"
+                f"{path}, {columns.place(row)}: {dtype!r} is not a format of operands; use bf16, fp16, fp32 or fp8"
             )
         found.append(Row(chip, (work,), float(latency) * 1e-6))
     return tuple(found)

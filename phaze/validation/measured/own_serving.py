@@ -60,7 +60,7 @@ def own_served(path: Path) -> tuple[ServedRow, ...]:
     ):
         if recipe and recipe not in list(Recipe):
             raise InputError(
-                f"{path}, {columns.place(row)}: {recipe!r} is no recipe; {', '.join(Recipe)} are, or nothing"
+                f"{path}, {columns.place(row)}: {recipe!r} is not a recipe; use one of {', '.join(Recipe)}, or nothing"
             )
         traffic = Traffic(int(prompts[row]), int(outputs[row]))
         known = Recipe(recipe) if recipe else None

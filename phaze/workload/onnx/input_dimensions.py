@@ -89,7 +89,7 @@ def _value(tree: ast.expr, known: Mapping[str, int]) -> int:
             return known[name]
         case ast.Constant(int() as number):
             return number
-    msg = f"{ast.dump(tree)} is no formula"
+    msg = f"{ast.dump(tree)} is not a formula"
     raise ValueError(msg)
 
 
@@ -155,7 +155,7 @@ def input_sizes(graph: OnnxGraph, bind: Mapping[str, int]) -> InputSizes:
 def _dimensions(graph: OnnxGraph, value: ValueInfoProto) -> tuple[Dimension, ...]:
     """Sizes of an input: numbers, symbols or formulas of symbols; a nameless one is called by its place."""
     if not value.type.HasField("tensor_type") or not value.type.tensor_type.HasField("shape"):
-        raise InputError(f"{graph.path}: input {value.name!r} is no tensor of known rank")
+        raise InputError(f"{graph.path}: input {value.name!r} is not a tensor of known rank")
     sizes: list[Dimension] = []
     for axis, dim in enumerate(value.type.tensor_type.shape.dim):
         if dim.HasField("dim_value") and dim.dim_value != -1:  # some exporters write -1 for "any"

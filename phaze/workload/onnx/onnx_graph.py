@@ -144,7 +144,7 @@ def _parse(path: Path) -> ModelProto:
         raise InputError(f"{path}: not an ONNX model (it holds no graph)")
     functions = (node for function in model.functions for node in function.node)
     if not all(isinstance(word, str) for word in (*_words(model.graph), *_node_words(functions))):
-        raise InputError(f"{path}: not a readable ONNX model (a name in it is no text)")
+        raise InputError(f"{path}: not a readable ONNX model (a name in it is not text)")
     return model
 
 

@@ -400,5 +400,5 @@ def _extent(graph: OnnxGraph, name: str, at_file: Propagation, at_probe: Propaga
     if axis is None:
         return Extent(shape, None, code)
     if shape[axis] % at_file.batch:
-        raise InputError(f"{graph.path}: dimension {axis} of {name!r} is no multiple of the batch")
+        raise InputError(f"{graph.path}: dimension {axis} of {name!r} is not a multiple of the batch")
     return Extent((*shape[:axis], shape[axis] // at_file.batch, *shape[axis + 1 :]), axis, code)

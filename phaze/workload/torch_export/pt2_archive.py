@@ -202,14 +202,14 @@ class SavedGraph:
         """A dimension of a tensor. Raises ValueError for one below 0 or beyond any memory."""
         value = size["as_int"] if "as_int" in size else evaluate(size["as_expr"]["expr_str"], self.symbols)
         if not isinstance(value, int) or not 0 <= value < LARGEST_DIMENSION:
-            raise ValueError(f"{value!r} is no dimension")
+            raise ValueError(f"{value!r} is not a dimension")
         return value
 
 
 def _whole_number(value: object) -> int:
     """A number in the graph. Raises ValueError for one that is not whole or beyond what torch can hold."""
     if not isinstance(value, int) or not -_WHOLE <= value <= _WHOLE:
-        raise ValueError(f"{value!r} is no whole number of 64 bits")
+        raise ValueError(f"{value!r} is not a whole number of 64 bits")
     return int(value)
 
 

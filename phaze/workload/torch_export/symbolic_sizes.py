@@ -67,11 +67,11 @@ def evaluate(expression: str, values: Mapping[str, int]) -> int:
 
 def _parsed(expression: str) -> ast.expr:
     if not isinstance(expression, str) or len(expression) > _LONGEST:
-        raise ValueError(f"{_short(str(expression))} is no expression of at most {_LONGEST} characters")
+        raise ValueError(f"{_short(str(expression))} is not an expression of at most {_LONGEST} characters")
     try:
         return ast.parse(expression, mode="eval").body
     except (SyntaxError, RecursionError, MemoryError) as error:
-        raise ValueError(f"{_short(expression)} is no expression") from error
+        raise ValueError(f"{_short(expression)} is not an expression") from error
 
 
 def _short(expression: str) -> str:
@@ -86,7 +86,7 @@ def _value(node: ast.expr, values: Mapping[str, int]) -> Number:
     """Value of a part of an expression, within bounds."""
     value = _unbounded(node, values)
     if isinstance(value, complex) or not -LARGEST <= value <= LARGEST:
-        raise ValueError(f"{_short(ast.unparse(node))} is no number between -2^64 and 2^64")
+        raise ValueError(f"{_short(ast.unparse(node))} is not a number between -2^64 and 2^64")
     return value
 
 
@@ -107,4 +107,4 @@ def _unbounded(node: ast.expr, values: Mapping[str, int]) -> Number:
         return node.value
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return float(node.value)
-    raise ValueError(f"{ast.unparse(node)} is no size")
+    raise ValueError(f"{ast.unparse(node)} is not a size")

@@ -404,7 +404,7 @@ def _exported(
             fault = error
     reason = str(fault).strip().partition("\n")[0]
     if "data-dependent" in reason:
-        what = "what it computes depends on the content of tensors, so it is no fixed graph"
+        what = "what it computes depends on the content of tensors, so it is not a fixed graph"
         raise InputError(f"{name}: {what} ({reason})") from fault
     raise InputError(f"{name}: torch.export cannot record it at batch {batch}: {reason}") from fault
 

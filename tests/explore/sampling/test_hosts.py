@@ -187,7 +187,7 @@ def test_two_writers_write_each_trial_once(make_sweep, database):
     for trial in told[:3]:
         ours.add(trial)
     with pytest.raises(
-        InputError, match=r"somebody else is writing to the study raced .* all of them --join"
+        InputError, match=r"another process is writing to the study raced .* all of them --join"
     ):
         theirs.add(told[0])
     assert study(plan) == study(alone)[:3]

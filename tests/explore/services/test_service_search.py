@@ -173,7 +173,7 @@ def test_bounds_are_tight_where_nothing_is_left_out(source, few, network):
 
 
 def test_refusals(source, few, network):
-    with pytest.raises(InputError, match="a rate is served or not"):
+    with pytest.raises(InputError, match="a rate fixes the throughput"):
         request(source, few, network, "stream")
     asked = request(source, few, network)
     never = replace(asked, plans=replace(asked.plans, targets=Targets(ttft_s=1e-6)))

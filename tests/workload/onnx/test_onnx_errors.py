@@ -147,7 +147,7 @@ def test_shapes_that_do_not_fit(tmp_path):
 
 def test_unknown_rank_and_unknown_target(tmp_path):
     unknown = helper.make_tensor_value_info("x", TensorProto.FLOAT, None)
-    refused(save(tmp_path, [node("Relu", ["x"], ["y"])], [unknown]), "'x' is no tensor of known rank")
+    refused(save(tmp_path, [node("Relu", ["x"], ["y"])], [unknown]), "'x' is not a tensor of known rank")
     inputs = [tensor("x", 1, 4), tensor("t", 1, kind=TensorProto.INT64)]
     refused(save(tmp_path, [node("Reshape", ["x", "t"], ["y"])], inputs), "target of Reshape node")
 

@@ -315,7 +315,7 @@ class Deciding(nn.Module):
 
 
 def test_what_depends_on_content_is_one_sentence_and_nothing_before_it(capfd):
-    with pytest.raises(InputError, match="depends on the content of tensors, so it is no fixed graph"):
+    with pytest.raises(InputError, match="depends on the content of tensors, so it is not a fixed graph"):
         from_torch(Deciding(), (torch.zeros(2, 8),))
     assert capfd.readouterr() == ("", "")
 
