@@ -149,7 +149,7 @@ def known_name(name: str) -> str:
     if found:
         return found[0]
     near = get_close_matches(name.lower(), names, n=3, cutoff=0.4)
-    hint = f"; nearest: {', '.join(near)}" if near else f"; known: {', '.join(names)}"
+    hint = f"; nearest: {', '.join(near)}" if near else f"; dse workloads lists the {len(names)} there are"
     raise InputError(f"unknown workload {name!r}{hint}")
 
 
