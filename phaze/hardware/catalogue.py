@@ -61,6 +61,8 @@ def find(
     what = catalogue.name.lower().replace("_", " ")
     if len(parts := re.split(r"[,\s]+", text)) > 1 and all(name_key(part) in by_key for part in parts):
         raise InputError(f"no {what} is named {text!r}; name several one by one: {' '.join(parts)}")
-    told = "near" if near else "there are"
-    names = ", ".join(dict.fromkeys([by_key[key].stem for key in near] or list(known)))
-    raise InputError(f"no {what} is named {text!r}; {told}: {names} (or give the path of a .yaml file)")
+    names = list(dict.fromkeys(by_key[key].stem for key in near)) or list(known)
+    told = f"{'near' if near else 'there are'}: {', '.join(names)}"
+    if catalogue is Catalogue.ARCHITECTURE and not near:
+        told = f"dse archs lists the {len(names)} there are"
+    raise InputError(f"no {what} is named {text!r}; {told} (or give the path of a .yaml file)")

@@ -190,6 +190,7 @@ HEAD = "schema_version: 1\nname: mine\n"
             "more than once",
         ),
         ("base: a10\naxes: [{fields: [tensor_cores], values: [1]}]", "no architecture is named 'a10'"),
+        ("base: zzz\naxes: [{fields: [tensor_cores], values: [1]}]", "dse archs lists the"),
         ("axes: [{fields: [tensor_cores], values: [1]}]\naxes: []", "given twice"),
     ],
 )
