@@ -1,5 +1,6 @@
 """Look around from Python: `phaze.archs`, `workloads`, `networks`, `spaces`, `frameworks`, `plans`, each what its noun
-lists on the command line; and the solvers alone, `phaze.solve_schedule` and `phaze.solve_placement`.
+lists on the command line; and the solvers alone, `phaze.solve_schedule`, `solve_placement`, `solve_fleet` and
+`solve_layers`.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from phaze.api.result_tables import Table, columns_of
 
 if TYPE_CHECKING:
     from phaze.quantity import Quantity
+    from phaze.solvers.layerwise import LayerResult
     from phaze.solvers.placement import PlacementResult
     from phaze.solvers.placement.general import GeneralResult
+    from phaze.solvers.rental import Composition
     from phaze.solvers.scheduling import ScheduleResult
 
 Row = dict[str, Any]
@@ -204,6 +207,37 @@ def solve_placement(
     from phaze.inputs.named_choices import choose
 
     return placed(_source(instance), None if compat is None else choose(Compat, compat, "--compat"))
+
+
+@speaks_python
+def solve_fleet(instance: str | Path | Mapping[str, object], within: Quantity | None = None) -> Composition:
+    """Choose which devices to rent to serve given requests within a budget, as `dse solve fleet` does.
+
+    `instance`: a JSON file, or what it holds. `within`: the cheapest fleet that serves all in this time, instead of the
+    fastest within the budget. The result has seconds and their lower bound, the price in USD per hour, replicas of each
+    configuration, and each one's shares of the workloads' requests.
+
+    Raises InputError, which tells the path in the instance that is wrong, and InfeasibleError with what is missing.
+    """
+    from phaze.inputs.instance_files import rented
+    from phaze.quantity import parse_time
+
+    return rented(_source(instance), None if within is None else parse_time(within, "--within"))[2]
+
+
+@speaks_python
+def solve_layers(instance: str | Path | Mapping[str, object], memory: Quantity | None = None) -> LayerResult:
+    """Choose a strategy for each layer, the least time within memory, as `dse solve layers` does.
+
+    `instance`: a JSON file, or what it holds. `memory`: what all layers may hold, instead of the instance's own limit.
+    The result has its status, seconds and their lower bound, bytes held, and the number of each layer's strategy.
+
+    Raises InputError, which tells the path in the instance that is wrong, and InfeasibleError with the least memory.
+    """
+    from phaze.inputs.instance_files import chosen_layers
+    from phaze.quantity import parse_size
+
+    return chosen_layers(_source(instance), None if memory is None else parse_size(memory, "--memory"))[1]
 
 
 def _source(instance: str | Path | Mapping[str, object]) -> Path | Mapping[str, Any]:

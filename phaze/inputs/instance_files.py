@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,9 +12,10 @@ from phaze.errors import InputError
 
 if TYPE_CHECKING:
     from phaze.inputs.layers_instance import NamedLayers
+    from phaze.solvers.layerwise import LayerResult
     from phaze.solvers.placement import PlacementResult
     from phaze.solvers.placement.general import GeneralResult
-    from phaze.solvers.rental import RentalProblem
+    from phaze.solvers.rental import Composition, RentalProblem
     from phaze.solvers.scheduling import ScheduleProblem
 
 Source = Path | Mapping[str, Any]
@@ -71,6 +73,38 @@ def layers_problem(source: Source) -> NamedLayers:
     from phaze.inputs.layers_instance import read_layers
 
     return _read(source, read_layers, InputError)
+
+
+def rented(source: Source, within_s: float | None) -> tuple[RentalProblem, tuple[str, ...], Composition]:
+    """The fleet of an instance, with the names of its workloads: of least time, or the cheapest within some seconds.
+
+    Raises InputError for what makes no sense, InfeasibleError with what is missing where no fleet serves all.
+    """
+    from phaze.inputs.rental_instance import why_no_fleet
+    from phaze.solvers.rental import compose
+
+    problem, names = rental_problem(source)
+    found = compose(problem, within_s)
+    if not found.feasible or found.shares is None:
+        raise why_no_fleet(problem, names, within_s)
+    return problem, names, found
+
+
+def chosen_layers(source: Source, limit_bytes: float | None) -> tuple[NamedLayers, LayerResult]:
+    """A strategy for each layer of an instance, under its own limit of memory or another.
+
+    Raises InputError for what makes no sense, InfeasibleError where the leanest strategies do not fit.
+    """
+    from phaze.inputs.layers_instance import why_no_choice
+    from phaze.solvers.layerwise import ChoiceStatus, choose_layers
+
+    named = layers_problem(source)
+    if limit_bytes is not None:
+        named = replace(named, problem=replace(named.problem, limit_bytes=limit_bytes))
+    found = choose_layers(named.problem)
+    if found.status is ChoiceStatus.INFEASIBLE:
+        raise why_no_choice(named.problem)
+    return named, found
 
 
 def _read(source: Source, reader: Callable[[object], _Found], error_type: type[Exception]) -> _Found:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import json
+import re
 from pathlib import Path
 
 import phaze.workloads
@@ -11,9 +12,10 @@ import pytest
 
 import phaze
 import phaze.api.catalogue_verbs
-from phaze.errors import InputError
+from phaze.errors import InfeasibleError, InputError
 
 DATA = Path(__file__).parents[1] / "data"
+PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 SCHEDULE = DATA / "scheduling" / "small-00-n6-tc1-vc1.json"
 PLACEMENTS = sorted((DATA / "placement").glob("*.json"))[:1]
 
@@ -43,6 +45,37 @@ def test_the_solvers_answer_as_their_commands_do(dse):
         told = json.loads(dse("solve", "placement", str(file), "--json")[1])
         placed = phaze.solve_placement(json.loads(file.read_text()))
         assert (placed.status, placed.time_per_batch_s) == (told["status"], told["time_per_batch_s"])
+
+
+def of_page(name):
+    """The instance that a page shows."""
+    (text,) = re.findall(r"```json\n(.*?)```", (PAGES / name).read_text(encoding="utf-8"), re.DOTALL)
+    return json.loads(text)
+
+
+def test_fleets_and_layers_are_answered_as_by_their_commands(dse, tmp_path):
+    rent, layers = of_page("fleet.md"), of_page("solve.md")
+    file = tmp_path / "instance.json"
+    file.write_text(json.dumps(rent))
+    told = json.loads(dse("solve", "fleet", file, "--within", "60s", "--json")[1])
+    found = phaze.solve_fleet(str(file), within="60s")
+    assert (found.seconds, found.price_usd) == (told["time_s"], told["price_usd_per_hour"])
+    assert phaze.solve_fleet(rent).price_usd == 8
+    file.write_text(json.dumps(layers))
+    told = json.loads(dse("solve", "layers", file, "--json")[1])
+    chosen = phaze.solve_layers(layers)
+    assert (chosen.status, chosen.time_s, chosen.memory_bytes) == (
+        told["status"],
+        told["time_s"],
+        told["memory_bytes"],
+    )
+    assert phaze.solve_layers(layers, memory="60GB").time_s < chosen.time_s
+    for asked in (
+        lambda: phaze.solve_fleet(rent, within=1.0),
+        lambda: phaze.solve_layers(layers, memory=1.0),
+    ):
+        with pytest.raises(InfeasibleError):
+            asked()
 
 
 def test_errors_speak_of_arguments():

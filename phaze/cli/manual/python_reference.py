@@ -42,7 +42,7 @@ _VERBS: Mapping[str, type[Options] | None] = {
     "whatif_failures": WhatIfFailuresOptions,
     "plan_serving": PlanServingOptions,
     **dict.fromkeys(("archs", "workloads", "networks", "spaces", "frameworks", "plans")),
-    **dict.fromkeys(("solve_schedule", "solve_placement")),
+    **dict.fromkeys(("solve_schedule", "solve_placement", "solve_fleet", "solve_layers")),
     **dict.fromkeys(("export", "certify", "explain", "pareto", "report", "trace", "diff", "replay")),
     "validate": None,
     "from_torch": None,

@@ -201,19 +201,15 @@ def fleet(
 
     See also: dse plan serving, for the rates of a configuration.
     """
-    from phaze.inputs.instance_files import rental_problem
-    from phaze.inputs.rental_instance import why_no_fleet
+    from phaze.inputs.instance_files import rented
     from phaze.quantity import parse_time
-    from phaze.solvers.rental import compose
 
     within_s = None if within is None else parse_time(within, "--within")
-    problem, names = rental_problem(file)
-    found = compose(problem, within_s)
-    if not found.feasible or found.shares is None:
-        raise why_no_fleet(problem, names, within_s)
+    problem, names, found = rented(file, within_s)
+    shared = [] if found.shares is None else found.shares.tolist()
     rows: list[dict[str, object]] = [
         {"config": config.name, "replicas": n, **dict(zip(names, shares, strict=True))}
-        for config, n, shares in zip(problem.configs, found.replicas, found.shares.tolist(), strict=True)
+        for config, n, shares in zip(problem.configs, found.replicas, shared, strict=True)
         if n
     ]
     document = {
@@ -247,19 +243,10 @@ def layers(
 
     See also: dse plan, for one choice for all layers.
     """
-    from dataclasses import replace
-
-    from phaze.inputs.instance_files import layers_problem
-    from phaze.inputs.layers_instance import why_no_choice
+    from phaze.inputs.instance_files import chosen_layers
     from phaze.quantity import parse_size
-    from phaze.solvers.layerwise import ChoiceStatus, choose_layers
 
-    limit = None if memory is None else parse_size(memory, "--memory")
-    named = layers_problem(file)
-    problem = named.problem if limit is None else replace(named.problem, limit_bytes=limit)
-    found = choose_layers(problem)
-    if found.status is ChoiceStatus.INFEASIBLE:
-        raise why_no_choice(problem)
+    named, found = chosen_layers(file, None if memory is None else parse_size(memory, "--memory"))
     rows = named.rows(found.strategies)
     document = {
         "status": found.status.value,
@@ -267,7 +254,7 @@ def layers(
         "lower_bound_s": found.lower_bound_s,
         "gap": found.gap,
         "memory_bytes": found.memory_bytes,
-        "memory_limit_bytes": problem.limit_bytes,
+        "memory_limit_bytes": named.problem.limit_bytes,
         "runtime_s": found.runtime_s,
         "layers": rows,
     }
