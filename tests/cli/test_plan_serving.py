@@ -104,7 +104,7 @@ def test_the_tables_fit_the_page(plan):
         (("--max-ttft", "fast"), 2, "--max-ttft 'fast'"),
         (("--kv-cache", "heap"), 2, "--kv-cache 'heap'"),
         (("--prompt", 5000), 2, "1024 positions"),
-        (("--chunk", 64, "--disaggregate"), 2, "does not go with"),
+        (("--chunk", 64, "--disaggregate"), 2, "cannot be combined with"),
         (("--max-tpot", "1ns"), 3, "time per output token: given 1e-09 s"),
     ],
 )

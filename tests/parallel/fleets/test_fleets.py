@@ -174,7 +174,7 @@ def test_files_that_make_no_sense(tmp_path, wrong, right, told):
 def test_zones_without_a_link(tmp_path):
     path = tmp_path / "fleet.yaml"
     path.write_text(FILE[: FILE.index("links:")])
-    with pytest.raises(InputError, match="none between the zones one and two"):
+    with pytest.raises(InputError, match="none joins the zones one and two"):
         load_fleet(path)
     path.write_text(FILE.replace("devices: 2,", "devices: 2, available: false,"))
     with pytest.raises(InputError, match="none of the pools is available"):

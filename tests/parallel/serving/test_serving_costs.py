@@ -222,7 +222,7 @@ def test_a_crowd_is_three_deviations_above_its_mean():
         (lambda: Targets(ttft_s=-1), "ttft_s is -1"),
         (lambda: Targets(tpot_s=math.nan), "tpot_s is nan"),
         (lambda: ServingOptions(chunk=0), "chunk is 0"),
-        (lambda: ServingOptions(chunk=64, disaggregate=True), "does not go with"),
+        (lambda: ServingOptions(chunk=64, disaggregate=True), "cannot be combined with"),
         (lambda: ServingOptions(memory_share=1.5), r"memory_share is 1\.5"),
         (lambda: ServingOptions(dispatch_s=-1.0), "dispatch_s is -1"),
     ],
