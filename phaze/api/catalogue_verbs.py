@@ -183,7 +183,7 @@ def solve_schedule(
         >>> phaze.solve_schedule(layer).makespan_s
         3.0
     """
-    from phaze.inputs.instance_files import schedule_problem
+    from phaze.inputs.instances.instance_files import schedule_problem
     from phaze.inputs.named_choices import choose
     from phaze.quantity import parse_time
     from phaze.solvers.scheduling import Method, schedule
@@ -203,7 +203,7 @@ def solve_placement(
 
     Raises InputError, which tells the path in the instance that is wrong.
     """
-    from phaze.inputs.instance_files import Compat, placed
+    from phaze.inputs.instances.instance_files import Compat, placed
     from phaze.inputs.named_choices import choose
 
     return placed(_source(instance), None if compat is None else choose(Compat, compat, "--compat"))
@@ -219,7 +219,7 @@ def solve_fleet(instance: str | Path | Mapping[str, object], within: Quantity | 
 
     Raises InputError, which tells the path in the instance that is wrong, and InfeasibleError with what is missing.
     """
-    from phaze.inputs.instance_files import rented
+    from phaze.inputs.instances.instance_files import rented
     from phaze.quantity import parse_time
 
     return rented(_source(instance), None if within is None else parse_time(within, "--within"))[2]
@@ -234,7 +234,7 @@ def solve_layers(instance: str | Path | Mapping[str, object], memory: Quantity |
 
     Raises InputError, which tells the path in the instance that is wrong, and InfeasibleError with the least memory.
     """
-    from phaze.inputs.instance_files import chosen_layers
+    from phaze.inputs.instances.instance_files import chosen_layers
     from phaze.quantity import parse_size
 
     return chosen_layers(_source(instance), None if memory is None else parse_size(memory, "--memory"))[1]

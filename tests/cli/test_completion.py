@@ -26,7 +26,7 @@ from phaze.hardware.architecture import list_architectures
 from phaze.hardware.cluster_network import list_networks
 from phaze.hardware.hardware_fields import field_named
 from phaze.hardware.spaces.space_file import list_spaces
-from phaze.inputs.instance_files import Compat
+from phaze.inputs.instances.instance_files import Compat
 from phaze.parallel.cluster import Recompute
 from phaze.parallel.framework import list_frameworks
 from phaze.parallel.parallel_plan import RankOrder

@@ -108,7 +108,7 @@ def schedule(
 
     See also: dse solve placement.
     """
-    from phaze.inputs.instance_files import schedule_problem
+    from phaze.inputs.instances.instance_files import schedule_problem
     from phaze.inputs.named_choices import choose
     from phaze.quantity import parse_time
     from phaze.report.charts.gantt_chart import gantt as chart
@@ -172,7 +172,7 @@ def placement(
     See also: dse solve schedule.
     """
 
-    from phaze.inputs.instance_files import Compat, placed
+    from phaze.inputs.instances.instance_files import Compat, placed
     from phaze.inputs.named_choices import choose
 
     rules = None if compat is None else choose(Compat, compat, "--compat")
@@ -201,7 +201,7 @@ def fleet(
 
     See also: dse plan serving, for the rates of a configuration.
     """
-    from phaze.inputs.instance_files import rented
+    from phaze.inputs.instances.instance_files import rented
     from phaze.quantity import parse_time
 
     within_s = None if within is None else parse_time(within, "--within")
@@ -243,7 +243,7 @@ def layers(
 
     See also: dse plan, for one choice for all layers.
     """
-    from phaze.inputs.instance_files import chosen_layers
+    from phaze.inputs.instances.instance_files import chosen_layers
     from phaze.quantity import parse_size
 
     named, found = chosen_layers(file, None if memory is None else parse_size(memory, "--memory"))

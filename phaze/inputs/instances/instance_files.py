@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from phaze.errors import InputError
 
 if TYPE_CHECKING:
-    from phaze.inputs.layers_instance import NamedLayers
+    from phaze.inputs.instances.layers_instance import NamedLayers
     from phaze.solvers.layerwise import LayerResult
     from phaze.solvers.placement import PlacementResult
     from phaze.solvers.placement.general import GeneralResult
@@ -63,14 +63,14 @@ def _place(data: object, compat: Compat | None) -> PlacementResult | GeneralResu
 
 def rental_problem(source: Source) -> tuple[RentalProblem, tuple[str, ...]]:
     """Which fleet to rent, and the names of the workloads. Raises InputError for what makes no sense."""
-    from phaze.inputs.rental_instance import read_rental
+    from phaze.inputs.instances.rental_instance import read_rental
 
     return _read(source, read_rental, InputError)
 
 
 def layers_problem(source: Source) -> NamedLayers:
     """A strategy for each layer, with names. Raises InputError for what makes no sense."""
-    from phaze.inputs.layers_instance import read_layers
+    from phaze.inputs.instances.layers_instance import read_layers
 
     return _read(source, read_layers, InputError)
 
@@ -80,7 +80,7 @@ def rented(source: Source, within_s: float | None) -> tuple[RentalProblem, tuple
 
     Raises InputError for what makes no sense, InfeasibleError with what is missing where no fleet serves all.
     """
-    from phaze.inputs.rental_instance import why_no_fleet
+    from phaze.inputs.instances.rental_instance import why_no_fleet
     from phaze.solvers.rental import compose
 
     problem, names = rental_problem(source)
@@ -95,7 +95,7 @@ def chosen_layers(source: Source, limit_bytes: float | None) -> tuple[NamedLayer
 
     Raises InputError for what makes no sense, InfeasibleError where the leanest strategies do not fit.
     """
-    from phaze.inputs.layers_instance import why_no_choice
+    from phaze.inputs.instances.layers_instance import why_no_choice
     from phaze.solvers.layerwise import ChoiceStatus, choose_layers
 
     named = layers_problem(source)
