@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import doctest
 import json
-import re
 from pathlib import Path
 
 import phaze.workloads
 import pytest
+from page_instances import page_instance
 
 import phaze
 import phaze.api.catalogue_verbs
 from phaze.errors import InfeasibleError, InputError
 
 DATA = Path(__file__).parents[1] / "data"
-PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 SCHEDULE = DATA / "scheduling" / "small-00-n6-tc1-vc1.json"
 PLACEMENTS = sorted((DATA / "placement").glob("*.json"))[:1]
 
@@ -47,14 +46,8 @@ def test_the_solvers_answer_as_their_commands_do(dse):
         assert (placed.status, placed.time_per_batch_s) == (told["status"], told["time_per_batch_s"])
 
 
-def of_page(name):
-    """The instance that a page shows."""
-    (text,) = re.findall(r"```json\n(.*?)```", (PAGES / name).read_text(encoding="utf-8"), re.DOTALL)
-    return json.loads(text)
-
-
 def test_fleets_and_layers_are_answered_as_by_their_commands(dse, tmp_path):
-    rent, layers = of_page("fleet.md"), of_page("solve.md")
+    rent, layers = page_instance("fleet.md"), page_instance("solve.md")
     file = tmp_path / "instance.json"
     file.write_text(json.dumps(rent))
     told = json.loads(dse("solve", "fleet", file, "--within", "60s", "--json")[1])

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
-from pathlib import Path
 
 import pytest
-
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "fleet.md"
+from page_instances import page_instance
 
 
 @pytest.fixture
 def instance(tmp_path):
-    (text,) = re.findall(r"```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    return tmp_path / "rent.json", json.loads(text)
+    return tmp_path / "rent.json", page_instance("fleet.md")
 
 
 def test_the_fleet_of_the_page(solve, instance):

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
+from page_instances import PAGES, page_instance
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "solve.md"
+PAGE = PAGES / "solve.md"
 
 
 @pytest.fixture
 def instance(tmp_path):
-    (text,) = re.findall(r"```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    return tmp_path / "layers.json", json.loads(text)
+    return tmp_path / "layers.json", page_instance("solve.md")
 
 
 def test_the_layers_of_the_page(solve, instance):
