@@ -111,7 +111,9 @@ class ChildRuns:
     def start(self, words: Sequence[str], out: Path, target: str, limit_s: float | None = None) -> str:
         """Start `dse WORDS`; the name of the command here. Raises InputError where enough are at work."""
         if sum(run.process.poll() is None for run in self.at_work.values()) >= MOST_AT_ONCE:
-            raise InputError(f"{MOST_AT_ONCE} commands are running; wait until one ends, or stop one")
+            raise InputError(
+                f"at most {MOST_AT_ONCE} commands run at a time; wait until one ends, or stop one"
+            )
         process = subprocess.Popen(
             [sys.executable, "-m", "phaze.cli.child_entry", *words],
             stdin=subprocess.PIPE,  # its end tells the child that this process has ended

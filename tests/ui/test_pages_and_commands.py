@@ -282,7 +282,7 @@ def test_no_more_than_some_at_once(tmp_path, monkeypatch):
     runs = ChildRuns()
     try:
         runs.start(["run", "--workload", "gpt3", "--out", str(tmp_path / "a")], tmp_path / "a", "/")
-        with pytest.raises(InputError, match="at work"):
+        with pytest.raises(InputError, match="at most 1 commands run"):
             runs.start(["workloads"], tmp_path / "b", "/")
     finally:
         runs.end()
