@@ -261,10 +261,23 @@ def least_link_s(link: Link, network: Network, link_bandwidth_bytes_per_s: Array
 
 
 def link_s(link: Link, network: Network, link_bandwidth_bytes_per_s: ArrayLike) -> Floats:
-    """Seconds of an operator's collective by the fastest algorithm."""
+    """Seconds of an operator's collective by the fastest algorithm, or by one kernel where the network has one."""
     links = np.asarray(link_bandwidth_bytes_per_s, dtype=np.float64)
     group = link.group
-    return fastest_s(link.collective, link.payload_bytes, network, links, group.size, group.stride)
+    seconds = fastest_s(link.collective, link.payload_bytes, network, links, group.size, group.stride)
+    return np.minimum(seconds, _one_kernel_s(link, network, links))
+
+
+def _one_kernel_s(link: Link, network: Network, links: Floats) -> Floats | float:
+    """Seconds of an all-reduce by one kernel among neighbours on the innermost tier; infinite elsewhere."""
+    law, count, inner = network.one_kernel, link.group.size, network.tiers[0]
+    near = inner.medium is Medium.DIRECT and inner.holds(count * link.group.stride)
+    if law is None or link.collective is not Collective.ALL_REDUCE or count < 2 or not near:
+        return np.inf
+    own = links if inner.bandwidth_bytes_per_s is None else inner.bandwidth_bytes_per_s
+    sent = transfer_s((count - 1) * link.payload_bytes / law.efficiency, own)
+    found: Floats = law.start_s + law.rank_s * count + sent
+    return found
 
 
 def link_wire_bytes(link: Link) -> float:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from phaze.errors import InputError
 from phaze.hardware.catalogue import Catalogue, find, packaged
-from phaze.hardware.network_tiers import Algorithm, LinkLaw, Medium, Tier, Topology
+from phaze.hardware.network_tiers import Algorithm, LinkLaw, Medium, OneKernel, Tier, Topology
 from phaze.quantity import si_value
 from phaze.ranges import Factor, Line, Members, Portion, Stretch
 from phaze.text_file import shortened
@@ -232,7 +232,7 @@ def _fields(tier: Tier) -> dict[str, object]:
 class Network(BaseModel):
     """Tiers, each of larger domains than the one inside; `scale_up` is the first of them, `scale_out` the last.
 
-    `algorithms`: what the communication library chooses from.
+    `algorithms`: what the communication library chooses from. `one_kernel`: all-reduces of an engine beside them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -240,6 +240,7 @@ class Network(BaseModel):
     name: str
     tiers: tuple[Tier, ...]
     algorithms: tuple[Algorithm, ...] = tuple(Algorithm)
+    one_kernel: OneKernel | None = Field(default=None, exclude=True)
 
     @property
     def source(self) -> str:

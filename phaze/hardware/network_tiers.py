@@ -69,6 +69,18 @@ class LinkLaw:
     in_network_s: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class OneKernel:
+    """All-reduce by one kernel of an inference engine, in which every device reads the payloads of all n - 1 others.
+
+    It takes start + n rank + (n - 1) x payload / (efficiency x bandwidth of the links).
+    """
+
+    start_s: float
+    rank_s: float
+    efficiency: float
+
+
 class Tier(BaseModel):
     """Domains of `devices` neighbours; None, all there are. Members are the domains of the tier inside, or devices.
 

@@ -8,11 +8,14 @@ import numpy as np
 
 from phaze.arrays import Floats
 from phaze.cost.collective_times import link_s
+from phaze.cost.kernels.expert_exchanges import ExchangeLaw
 from phaze.cost.kernels.fitted_constants import NO_OWN, Constants, OwnConstants
 from phaze.hardware.cluster_network import Network
-from phaze.hardware.network_tiers import Algorithm, LinkLaw, Medium, Tier
+from phaze.hardware.network_tiers import Algorithm, LinkLaw, Medium, OneKernel, Tier
 from phaze.workload.work import Link
 
+REDUCTION = "one_kernel_reduction.yaml"
+"""The file with the constants of all-reduces by one kernel."""
 LIBRARY = (Algorithm.RING, Algorithm.PAIRWISE, Algorithm.IN_NETWORK)
 """Algorithms that communication libraries choose from among the devices of one server."""
 
@@ -27,6 +30,13 @@ def with_laws(network: Network, family: str, own: OwnConstants = NO_OWN) -> Netw
     constants = Constants(family, own)
     tiers = (_with_law(tier, constants) if is_plain(tier) else tier for tier in network.tiers)
     return network.model_copy(update={"tiers": tuple(tiers)})
+
+
+def with_engine_laws(network: Network, family: str) -> Network:
+    """The same, with all-reduces by one kernel as inference engines have them, where they are faster."""
+    law = Constants(family).law(ExchangeLaw, REDUCTION)
+    one = None if law is None else OneKernel(law.launch_s, law.rank_s, law.efficiency)
+    return with_laws(network, family).model_copy(update={"one_kernel": one})
 
 
 def is_plain(tier: Tier) -> bool:

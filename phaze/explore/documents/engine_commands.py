@@ -28,11 +28,11 @@ def start_commands(
 
 
 def _tokens(plan: ServingPlan, pool: Pool) -> int:
-    """Tokens of the largest pass: a chunk with all decoding sequences beside it, or either alone."""
-    batch = math.ceil(pool.batch)
+    """Tokens of the largest pass: prompts with all decoding sequences beside them, or either alone."""
+    batch, prompts = math.ceil(pool.batch), plan.chunk_tokens * plan.prompts_per_pass
     if pool.role is Role.PREFILL:
-        return plan.chunk_tokens * batch
-    return plan.chunk_tokens + batch if plan.policy is Policy.CHUNKED else max(plan.chunk_tokens, batch)
+        return prompts
+    return prompts + batch if plan.policy is Policy.CHUNKED else max(prompts, batch)
 
 
 def _whole_length(traffic: Traffic) -> int:
@@ -59,7 +59,7 @@ def _sglang(plan: ServingPlan, pool: Pool, traffic: Traffic, options: ServingOpt
     yield f"--max-running-requests {math.ceil(pool.sequences) * pool.expert_parallel}"
     yield f"--context-length {_whole_length(traffic)} --mem-fraction-static {options.memory_share:g}"
     if pool.role is not Role.DECODE:
-        yield f"--chunked-prefill-size {plan.chunk_tokens}"
+        yield f"--chunked-prefill-size {plan.chunk_tokens * plan.prompts_per_pass}"
     if plan.policy is Policy.CHUNKED:
         yield "--enable-mixed-chunk"
     if options.kv_cache_format == "fp8":

@@ -55,7 +55,8 @@ class ServingFigures(_Figures):
 
     policy: str = Field(description="prefill first, chunked prefill or disaggregated")
     pools: list[PoolFigures]
-    chunk_tokens: int = Field(description="prompt tokens of one pass")
+    chunk_tokens: int = Field(description="tokens that one pass takes of a prompt")
+    prompts_per_pass: int = Field(1, description="prompts that one pass takes such tokens of, at most")
     ttft_s: float = Field(description="time to first token, mean")
     waiting_s: float = Field(description="the part of it before the prefill begins")
     tpot_s: float = Field(description="time per output token after the first, mean")

@@ -168,6 +168,8 @@ class Chip:
 
 
 PROMPTS = 8  # that a prefill pool takes at once at most
+PASS_TOKENS = 8192
+"""Prompt tokens that a pass of an engine takes by default (max_num_batched_tokens, max_num_tokens)."""
 LEAST_CHUNK = 128  # tokens; smaller chunks leave the products of a chip idle
 _FINE = range(64, 1024)  # tokens after which there is a point between powers of two
 
@@ -214,7 +216,8 @@ class LayerGrid:
 
     `chunks`: sizes in which prompts are taken, the whole prompt among them; `largest_batch` sequences decode at once.
     `experts`: replicas that deal the experts of the model among them and work side by side, each on sequences of its
-    own (data-parallel attention): figures are of one of them when all have as much to do.
+    own (data-parallel attention): figures are of one of them when all have as much to do. `prompts`: whole ones that a
+    pass takes beside decode at most.
     """
 
     served: Served
@@ -224,6 +227,7 @@ class LayerGrid:
     chunks: tuple[int, ...]
     largest_batch: int
     experts: int = 1
+    prompts: int = 1
 
     @property
     def sharding(self) -> Sharding:
@@ -279,13 +283,18 @@ class LayerGrid:
     @cached_property
     def prompt_attention(self) -> Line:
         """Attention of whole prompts by their number, to which it is proportional but for what is launched once."""
-        return self._line([1, PROMPTS], self.chip.each(self.prompt_chains, only_attention))
+        return self._line(self.prompt_points, self.chip.each(self.prompt_chains, only_attention))
+
+    @property
+    def prompt_points(self) -> list[int]:
+        """Whole prompts at which their attention is costed: one, and as many as a pass takes at most."""
+        return [1, max(PROMPTS, self.prompts)]
 
     @property
     def prompt_chains(self) -> list[LayerChain]:
-        """The model on one whole prompt, and on as many as a pass takes."""
+        """The model on as many whole prompts as `prompt_points`."""
         prefill = self.served.prefill(self.traffic.prompt_tokens)
-        return [prefill.chain(prompts, self.sharding) for prompts in (1, PROMPTS)]
+        return [prefill.chain(prompts, self.sharding) for prompts in self.prompt_points]
 
     @cached_property
     def kernels(self) -> Floats:
@@ -333,7 +342,9 @@ class LayerGrid:
     @cached_property
     def token_points(self) -> list[int]:
         """Tokens of a pass at which everything but attention is costed."""
-        most = max(PROMPTS * self.traffic.prompt_tokens, self.largest_batch + max(self.chunks))
+        prompt = self.traffic.prompt_tokens
+        beside = max(*self.chunks, self.prompts * prompt)
+        most = max(PROMPTS * prompt, self.largest_batch + beside)
         doubled = doublings(1, most)
         return sorted({*doubled, *(n * 3 // 2 for n in doubled if n in _FINE and n * 3 // 2 < most)})
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from phaze.arrays import Floats, Rows
 from phaze.cost.latency_bound import LowerTables, lower_s, tensor_lower_s
 from phaze.parallel.serving.layer_grid import (
-    PROMPTS,
     Chips,
     LayerGrid,
     Line,
@@ -102,7 +102,8 @@ class GridSums:
         body, head = line(grid.token_points), line(grid.token_points)
         attention = [line(grid.batch_points) for _ in grid.contexts]
         chunks = {size: line(grid.befores(size)) for size in grid.chunks}
-        return LeastPasses(grid, body, head, (attention[0], attention[-1]), chunks, line([1, PROMPTS]))
+        prompts = line(grid.prompt_points)
+        return LeastPasses(grid, body, head, (attention[0], attention[-1]), chunks, prompts)
 
     def coarse(self, chips: Chips, tables: LowerTables, rows: Rows) -> LeastPasses:
         """The passes of some architectures, whatever their vector cores are."""
@@ -136,20 +137,46 @@ class LeastPasses:
     def mixed_s(self, batch: Floats, size: int) -> Floats:
         """A pass that decodes sequences (B,) beside a chunk, mean over the chunks of a prompt, (B, A)."""
         count = -(-self.grid.traffic.prompt_tokens // size)
+        if count == 1:
+            return self.joined_s(batch, np.ones(len(batch)))
         logits = (self.head.at(batch) * (count - 1) + self.head.at(batch + 1)) / count
         return self.body.at(batch + size) + logits + self._attention_s(batch) + self._chunk_s(size, count)
 
-    def prompt_s(self, prompts: int = 1) -> Floats:
-        """A pass of some whole prompts, (A,)."""
-        size = self.grid.traffic.prompt_tokens
-        attention = self.prompts.at(float(prompts)) if prompts > 1 else self._chunk_s(size, 1)
-        found: Floats = self.body.at(float(prompts * size)) + self.head.at(float(prompts)) + attention
+    def joined_s(self, batch: Floats, prompts: Floats) -> Floats:
+        """A pass that decodes sequences (B,) beside some whole prompts (B,), (B, A); straight where the body is."""
+        tokens = batch + prompts * self.grid.traffic.prompt_tokens
+        return (
+            self.body.at(tokens)
+            + self._logits_s(batch, prompts)
+            + self._attention_s(batch)
+            + self.prompts.at(prompts)
+        )
+
+    def prompt_s(self, prompts: ArrayLike = 1.0) -> Floats:
+        """A pass of some whole prompts (...,), (..., A)."""
+        each = np.asarray(prompts, dtype=np.float64)
+        found: Floats = (
+            self.body.at(each * self.grid.traffic.prompt_tokens) + self.head.at(each) + self.prompts.at(each)
+        )
         return found
 
-    def knots(self, size: int = 0) -> Floats:
-        """Batches between which passes beside so many prompt tokens, and without any, are straight lines, ascending."""
+    def _logits_s(self, batch: Floats, prompts: Floats) -> Floats:
+        """Logits of sequences and prompts: exact for one prompt, by the least slope of the line for more."""
+        if (prompts == 1).all():
+            return self.head.at(batch + 1)
+        slope = (np.diff(self.head.values, axis=0) / np.diff(self.head.points)[:, None]).min(axis=0)
+        found: Floats = self.head.at(batch) + prompts[:, None] * slope
+        return found
+
+    def knots(self, size: int = 0, most: int = 1) -> Floats:
+        """Batches between which passes beside so many prompt tokens, and without any, are straight lines, ascending.
+
+        `most`: prompts that may be in a pass at most, beside which they are straight lines, too.
+        """
         tokens = self.body.points
-        points = np.concatenate([tokens, self.attention[0].points, tokens - size, tokens - 1])
+        points = np.concatenate(
+            [tokens, self.attention[0].points, tokens - size, tokens - 1, tokens - most * size]
+        )
         return np.unique(points[(points >= 1) & (points <= self.grid.largest_batch)])
 
     def _attention_s(self, batch: Floats) -> Floats:

@@ -23,12 +23,12 @@ _REFERENCE = 64  # sequences whose decode pass the stages share evenly
 class Chunk:
     """Prompt chunk of one pass: `prompts` of them, `tokens` each, after `before` earlier ones.
 
-    `last`: whether the pass ends them, so that logits are wanted.
+    `prompts`: (...,), also on average. `last`: whether the pass ends them, so that logits are wanted.
     """
 
     tokens: int
     before: int = 0
-    prompts: int = 1
+    prompts: ArrayLike = 1
     last: bool = True
 
 
@@ -76,8 +76,10 @@ class Replica:
         A pass with nothing to do takes no time.
         """
         sequences = np.asarray(decoding, dtype=np.float64)
-        tokens = sequences + (chunk.prompts * chunk.tokens if chunk else 0)
-        logits = sequences + (chunk.prompts if chunk and chunk.last else 0)
+        prompts = np.asarray(chunk.prompts if chunk else 0, dtype=np.float64)
+        sequences, prompts = np.broadcast_arrays(sequences, prompts)
+        tokens = sequences + (prompts * chunk.tokens if chunk else 0)
+        logits = sequences + (prompts if chunk and chunk.last else 0)
         costs = self._at(self._body, tokens) + self._at(self._head, logits) + self._decode(sequences, context)
         if chunk is not None:
             costs = costs + self._chunk(chunk)
@@ -130,7 +132,7 @@ class Replica:
         return first * (1 - share) + last * share
 
     def _chunk(self, chunk: Chunk) -> Floats:
-        if chunk.prompts > 1:
+        if np.any(np.asarray(chunk.prompts) > 1):
             return self._prompts.at(chunk.prompts)
         return self._chunks[chunk.tokens].at(chunk.before)
 

@@ -90,22 +90,30 @@ def loaded_offers(saturated: Cycle, most: int, rate_per_s: float, limits: Limits
 def closed_offers(saturated: Cycle, most: int, clients: int, limits: Limits) -> Offers:
     """Replicas that share clients who ask again as soon as answered, one offer per number of them, fewest first.
 
-    The batch is the one at which as many requests are on a replica as clients: a place that is free is taken at once,
-    so that nobody waits. A replica with fewer clients than a batch of one for each stage takes is none.
+    The batch is the one at which as many requests are on a replica as clients, or the largest that memory and the
+    engine have places for; whoever has none waits for the next one that falls free. A replica with fewer clients than a
+    batch of one for each stage takes is none.
     """
     together = saturated.replica.together
     replicas = np.arange(together, most + 1, together)
-    each, held = clients / replicas, np.maximum.accumulate(saturated.clients)
-    batch = np.interp(each, held, saturated.batch)
-    seen = replace(saturated, batch=batch)
-    sequences = batch * seen.replica.stages
-    state = _State(replicas, seen.requests_per_s, sequences, np.zeros(len(replicas)))
-    unlike = {
-        Binding.LOAD: each < held[0],
-        Binding.BATCH: each > held[-1],
-        Binding.CHUNKS: ~seen.keeps_up,
-    }
+    each = clients / replicas
+    seen, waiting = closed_loop(saturated, each, limits.memory_bytes)
+    sequences = seen.batch * seen.replica.stages
+    state = _State(replicas, seen.requests_per_s, sequences, waiting)
+    unlike = {Binding.LOAD: each < saturated.clients[0], Binding.CHUNKS: ~seen.keeps_up}
     return _offers(seen, state, seen.memory(sequences), unlike, limits, Binding.LOAD)
+
+
+def closed_loop(saturated: Cycle, clients: Floats, memory_bytes: float) -> tuple[Cycle, Floats]:
+    """What so many clients make of each replica, (N,): its cycle, and the seconds that a request waits for a place.
+
+    `saturated` has every batch from one up; those that memory has no room for, or that do not keep up, are none.
+    """
+    fits = saturated.memory(saturated.batch * saturated.replica.stages).total_bytes <= memory_bytes
+    places = max(1, int(np.logical_and.accumulate(fits & saturated.keeps_up).sum()))
+    held = np.maximum.accumulate(saturated.clients[:places])
+    seen = replace(saturated, batch=np.interp(clients, held, saturated.batch[:places]))
+    return seen, np.maximum(clients - held[-1], 0.0) / seen.requests_per_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from phaze.parallel.serving.serving_plan import Policy, Pool, Role, ServingPlan
 from phaze.parallel.serving.serving_space import ServingSpace
 from phaze.parallel.serving.steady_state import Cycle, chunks_of
 
-Seconds = Callable[[int, int, int | None], tuple[float, ...]]
+Seconds = Callable[[int, int, int | None, int], tuple[float, ...]]
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Engine:
 
     `places`: sequences of one engine at once, those with half a prompt included. `one_queue`: whichever engine is
     free takes the next request, as where nothing decodes; otherwise each has the requests that it was dealt.
+    `most_prompts`: whole prompts that one pass takes at most.
     """
 
     replica: Replica
@@ -35,6 +36,7 @@ class Engine:
     mixed: bool
     places: int
     one_queue: bool = False
+    most_prompts: int = 1
 
 
 @dataclass(frozen=True)
@@ -122,11 +124,11 @@ def simulate(engine: Engine, requests: Requests, context: int, seed: int = 0) ->
 
 
 def _seconds(engine: Engine) -> Seconds:
-    """Seconds of a pass on every stage: decoding sequences, mean context in whole tokens, number of the chunk."""
+    """Seconds of a pass on every stage: decoding sequences, mean context in whole tokens, chunk, prompts."""
 
     @cache
-    def seconds(count: int, context: int, piece: int | None) -> tuple[float, ...]:
-        chunk = None if piece is None else engine.chunks[piece]
+    def seconds(count: int, context: int, piece: int | None, prompts: int) -> tuple[float, ...]:
+        chunk = None if piece is None else replace(engine.chunks[piece], prompts=prompts)
         return tuple(engine.replica.pass_costs(float(count), float(context), chunk)[:, 0].tolist())
 
     return seconds
@@ -149,44 +151,51 @@ class _Loop:
     decoded: int = 0  # sequences in them
     ends: list[tuple[int, int]] = field(default_factory=list)  # (pass of the last token, request)
     cached: int = 0  # tokens of the decoding sequences in the cache
-    filling: tuple[int, int] | None = None  # request and its next chunk
+    filling: list[int] = field(default_factory=list)  # requests whose prompts are taken
+    piece: int = 0  # their next chunk
     running: tuple[bool, bool] = (False, False)  # whether this pass decodes, and whether it has a chunk
 
     def next_start(self, now: float) -> float | None:
         """When the next pass may begin, at `now` or later; None where nothing is left to do."""
-        if self.ends or self.filling is not None:
+        if self.ends or self.filling:
             return now
         return max(now, float(self.requests.arrivals_s[self.waiting[0]])) if self.waiting else None
 
     def form(self, now: float) -> tuple[float, ...]:
         """Choose what the pass holds; its seconds on every stage."""
         self._admit(now)
-        piece = None if self.filling is None else self.filling[1]
+        piece = self.piece if self.filling else None
         decodes = bool(self.ends) and (self.engine.mixed or piece is None)
         self.running = decodes, piece is not None
         count = len(self.ends) if decodes else 0
-        return self.seconds(count, round(self.cached / count) if count else self.context, piece)
+        context = round(self.cached / count) if count else self.context
+        return self.seconds(count, context, piece, len(self.filling))
 
     def finish(self, end: float) -> None:
         """Hand out the tokens of the pass."""
         decodes, chunk = self.running
         if decodes:
             self._count_tokens(end)
-        if chunk and self.filling is not None:
-            request, piece = self.filling
-            whole = piece + 1 == len(self.engine.chunks)
-            self.filling = None if whole else (request, piece + 1)
-            if whole:
+        if not chunk:
+            return
+        self.piece += 1
+        if self.piece == len(self.engine.chunks):
+            begun, self.filling, self.piece = self.filling, [], 0
+            for request in begun:
                 self._begin(request, end)
 
     def _admit(self, now: float) -> None:
-        while self.waiting and self.filling is None and len(self.ends) < self.engine.places:
+        if self.filling:  # with chunks of their prompts to come
+            return
+        while self.waiting and len(self.filling) < self.engine.most_prompts:
+            if len(self.ends) + len(self.filling) >= self.engine.places:
+                return
             if self.requests.arrivals_s[self.waiting[0]] > now:
                 return
             request = self.waiting.popleft()
             self.admitted[request] = now
             if self.engine.chunks:
-                self.filling = request, 0
+                self.filling.append(request)
             else:
                 self._begin(request, float(self.requests.arrivals_s[request]))
 
@@ -306,6 +315,7 @@ def _engine(pool: Pool, plan: ServingPlan, space: ServingSpace) -> Engine:
     mixed = plan.policy is Policy.CHUNKED
     if pool.role is Role.PREFILL:
         return Engine(replica, chunks, mixed, 1, one_queue=True)
-    cycle = Cycle(replica, space.traffic, space.batches, chunks, mixed)
+    most = plan.prompts_per_pass if pool.role is Role.BOTH else 1
+    cycle = Cycle(replica, space.traffic, space.batches, chunks, mixed, most)
     fits = cycle.memory(space.batches * replica.stages).total_bytes <= space.limits.memory_bytes
-    return Engine(replica, chunks, mixed, int(np.flatnonzero(fits).max()) + 1)
+    return Engine(replica, chunks, mixed, int(np.flatnonzero(fits).max()) + 1, most_prompts=most)

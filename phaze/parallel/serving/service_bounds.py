@@ -14,11 +14,13 @@ from functools import cached_property
 
 import numpy as np
 
-from phaze.arrays import Floats
+from phaze.arrays import Floats, Rows
 from phaze.parallel.serving.layer_grid import PROMPTS, LayerGrid, doublings
 from phaze.parallel.serving.least_passes import LeastPasses
 from phaze.parallel.serving.model_replica import DEVIATIONS
+from phaze.parallel.serving.serving_requests import Traffic
 from phaze.parallel.serving.serving_space import ServingSpace
+from phaze.parallel.serving.steady_state import prompts_together
 from phaze.tolerances import BOUND_ROUNDING
 from phaze.workload.operators.kv_cache import KvCache
 
@@ -148,7 +150,7 @@ class ServiceBounds:
         found = {}
         for shape, least in self._shapes:
             batch = least.knots()
-            none = np.zeros((len(batch), len(self.room_bytes)))
+            none = np.zeros((max(len(batch) - 1, 1), len(self.room_bytes)))
             terms = _Terms(batch, none, least.decode_s(batch), none, Bubbles(none, 0.0, 0.0, 1, late=False))
             found[shape] = shape.stages * self._best(terms, self._room(shape), self._passes_s)
         return found
@@ -165,20 +167,26 @@ class ServiceBounds:
 
     def _engine_of(self, shape: Shape, chunk: int | None, cap: Floats, stages: int) -> Floats:
         least, load = self._least[shape], self.space.traffic
+        prompts = self.space.most_prompts(chunk)
         if chunk is None:
-            batch, prompt = least.knots(), least.prompt_s()
-            whole, decode = np.broadcast_to(prompt, (len(batch), len(prompt))), least.decode_s(batch)
-            bubbles = Bubbles(whole - decode, 1 / load.passes, 1 / load.passes, stages, late=False)
-            terms = _Terms(batch, whole, decode, whole, bubbles)
-            return self._best(terms, cap, self._passes_s + prompt)
-        count, batch = -(-load.prompt_tokens // chunk), least.knots(chunk)
-        decode, mixed = least.decode_s(batch), count * least.mixed_s(batch, chunk)
-        more = mixed - count * decode
+            batch = least.knots()
+            at = Corners.of_knots(batch, load, prompts, least.body.points, beside=False)
+            whole, each = least.prompt_s(at.prompts), at.prompts[:, None]
+            longer = at.least((whole - least.decode_s(at.batch)) / each)
+            bubbles = Bubbles(longer, 1 / load.passes, 1 / load.passes, stages, late=False)
+            terms = _Terms(batch, at.least(whole / each), least.decode_s(batch), at.least(whole), bubbles)
+            return self._best(terms, cap, self._passes_s - at.least(-whole))
+        count, batch = -(-load.prompt_tokens // chunk), least.knots(chunk, prompts)
+        at = Corners.of_knots(batch, load, prompts, least.body.points, beside=True)
+        joined = least.mixed_s(at.batch, chunk) if prompts == 1 else least.joined_s(at.batch, at.prompts)
+        more = at.least(count * (joined - least.decode_s(at.batch)) / at.prompts[:, None])
         bubbles = Bubbles(more, count / load.passes, 0.0, stages, late=True)
-        terms = _Terms(batch, more, decode, mixed, bubbles)
+        terms = _Terms(batch, more, least.decode_s(batch), at.least(count * joined), bubbles)
         # Of a pass with a chunk for every sequence there are so many; clients make batches that are no whole numbers.
-        most = load.passes / count if load.clients is not None else float(load.passes // count)
-        return self._best(terms, np.minimum(cap, most), self._passes_s)
+        most = load.passes * prompts / count
+        return self._best(
+            terms, np.minimum(cap, most if load.clients is not None else most // 1), self._passes_s
+        )
 
     @cached_property
     def _engines(self) -> dict[tuple[float | int | None, ...], Floats]:
@@ -231,8 +239,9 @@ class Bubbles:
 
     The longest of p independent passes is convex in the times of the stages, and the same however these are ordered: it
     is least where every kind of pass is divided evenly. Then it is the longer kind with chance 1 - (1 - s)^p for a
-    share s of such passes, which is s on one stage. `longer_s` (K, A): what the longer passes of a request take beyond
-    the shorter ones in their place; s(b) = `share` b / (1 + `own` b). `late`: whether tokens wait for all of it.
+    share s of such passes, which is s on one stage. `longer_s` (S, A): what the longer passes of a request take beyond
+    the shorter ones in their place; s(b) = `share` b / (1 + `own` b), at most: of prompts one by one. Fewer of such
+    passes are met more often. `late`: whether tokens wait for all of it.
     """
 
     longer_s: Floats
@@ -253,8 +262,53 @@ class Bubbles:
 
 
 @dataclass(frozen=True, slots=True)
+class Corners:
+    """Batches and prompts in a pass, (N,), between which passes are straight, of every slab between two knots.
+
+    Between two knots b lies between them, and the prompts k between those at its ends; over such a rectangle a pass is
+    a piecewise plane f, and f / k is monotone on each piece, so that both are least at a corner of a piece.
+    """
+
+    batch: Floats
+    prompts: Floats
+    slabs: Rows
+    of: Rows
+
+    @classmethod
+    def of_knots(cls, knots: Floats, traffic: Traffic, most: int, tokens: Floats, *, beside: bool) -> Corners:
+        """Of passes with prompts beside decode, or alone, whose figures bend at some numbers of tokens."""
+        ahead, behind = (slice(None, -1), slice(1, None)) if len(knots) > 1 else (slice(None), slice(None))
+        each = prompts_together(knots, traffic, most, mixed=beside)
+        low, high, fewest, many = knots[ahead], knots[behind], each[ahead], each[behind]
+        found = [(b, k) for b in (low, high) for k in (fewest, many)]
+        if most > 1:
+            size, bend = traffic.prompt_tokens, tokens[:, None]
+            for b in (low, high):
+                found.append((b, np.clip((bend - b * beside) / size, fewest, many)))
+                found.append((b, np.clip(bend - b * beside, fewest, many)))
+            if beside:
+                found += [(np.clip(bend - k * size, low, high), k) for k in (fewest, many)]
+        points = np.concatenate(
+            [
+                np.stack(np.broadcast_arrays(np.arange(len(low)), b, k), axis=-1).reshape(-1, 3)
+                for b, k in found
+            ]
+        )
+        points = np.unique(points, axis=0)  # by slab first
+        pairs, at = np.unique(points[:, 1:], axis=0, return_inverse=True)
+        return cls(
+            pairs[:, 0], pairs[:, 1], np.searchsorted(points[:, 0], np.arange(len(low))), at.reshape(-1)
+        )
+
+    def least(self, figures: Floats) -> Floats:
+        """The least of figures (N, A) at the corners of every slab, (S, A)."""
+        found: Floats = np.minimum.reduceat(figures[self.of], self.slabs, axis=0)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class _Terms:
-    """Q and D at knots (K,), and the time to first token, (K, A) each, seconds at least."""
+    """D at knots (K, A), Q and the time to first token between any two of them, (S, A) each, seconds at least."""
 
     batch: Floats
     request_s: Floats
@@ -274,9 +328,7 @@ class _Terms:
         if not len(low):
             low = high = self.batch[:, None]
             ahead = behind = slice(None)
-        other, first, longer = (
-            np.minimum(of[ahead], of[behind]) for of in (self.request_s, self.first_s, self.bubbles.longer_s)
-        )
+        other, first, longer = self.request_s, self.first_s, self.bubbles.longer_s
         slope = (self.decode_s[behind] - self.decode_s[ahead]) / np.maximum(high - low, 1.0)
 
         def one_stage_s(last: Floats) -> Floats:

@@ -69,7 +69,8 @@ class Pool:
 class ServingPlan:
     """Serving plan of a model on a cluster.
 
-    `chunk_tokens`: prompt tokens of one pass (the whole prompt unless chunked). `ttft_s`: time to first token on
+    `chunk_tokens`: tokens that one pass takes of a prompt (all of it unless chunked), `prompts_per_pass`: of so many
+    prompts at most. `ttft_s`: time to first token on
     average: with an arrival rate from arrival on, otherwise from the moment there is room for the request;
     `waiting_s` is the part of it before the prefill begins. `tpot_s`: time per output token after the first, on
     average; `longest_gap_s`: the longest pass between two tokens. `transfer_s`: cache of a prompt from pool to pool,
@@ -92,6 +93,7 @@ class ServingPlan:
     prefill_mfu: float
     devices_given: int
     binding: Binding
+    prompts_per_pass: int = 1
 
     @property
     def devices(self) -> int:

@@ -48,7 +48,15 @@ def serving_plan(choice: ServingChoice, space: ServingSpace) -> ServingPlan:
         prefill_mfu=_mfu(first, choice.ttft_s - waiting, space),
         devices_given=space.devices,
         binding=choice.binding,
+        prompts_per_pass=_most_prompts(choice, space),
     )
+
+
+def _most_prompts(choice: ServingChoice, space: ServingSpace) -> int:
+    """Prompts of a pass at most; those of a prefill pool are its batch."""
+    if choice.policy is Policy.DISAGGREGATED:
+        return int(choice.parts[0].offers.batch[choice.parts[0].at])
+    return space.most_prompts(choice.chunk_tokens)
 
 
 def _pool(part: PoolChoice) -> Pool:

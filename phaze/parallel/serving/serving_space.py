@@ -13,13 +13,21 @@ from numpy.typing import NDArray
 from phaze.cost.collective_times import send_s, tier
 from phaze.cost.cost_model import CostModel
 from phaze.cost.fidelity import Fidelity
-from phaze.cost.kernels.link_constants import with_laws
+from phaze.cost.kernels.link_constants import with_engine_laws
 from phaze.errors import InputError
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.cluster_network import Network
 from phaze.hardware.derived_figures import hbm_capacity_bytes
 from phaze.parallel.cluster import MOST_DEVICES, check_count
-from phaze.parallel.serving.layer_grid import LEAST_CHUNK, PROMPTS, Chip, LayerGrid, Served, doublings
+from phaze.parallel.serving.layer_grid import (
+    LEAST_CHUNK,
+    PASS_TOKENS,
+    PROMPTS,
+    Chip,
+    LayerGrid,
+    Served,
+    doublings,
+)
 from phaze.parallel.serving.model_replica import Chunk, Replica
 from phaze.parallel.serving.replica_offers import Limits
 from phaze.parallel.serving.serving_requests import ServingOptions, Targets, Traffic
@@ -35,8 +43,9 @@ class ServingSpace:
 
     Tensor widths that divide the heads; experts dealt among a power of two of replicas that divides their number, or
     kept by each; powers of two and three times these as pipeline stages, 16 at most; up to `largest_batch` sequences a
-    batch; prompts whole or in 2, 4, ... 32 chunks of 128 tokens and more. `known_chip`: the architecture as it is
-    costed among others; `known_model`: the model as it is loaded already.
+    batch; prompts in 2, 4, ... 32 chunks of 128 tokens and more, or whole, and of these as many in a pass as come
+    while it waits and 8,192 tokens hold. `known_chip`: the architecture as it is costed among others; `known_model`:
+    the model as it is loaded already.
     """
 
     workload: str
@@ -74,10 +83,10 @@ class ServingSpace:
 
     @cached_property
     def links(self) -> Network:
-        """The network; under the calibrated fidelity with the constants of the chip's family."""
+        """The network; under the calibrated fidelity with constants of the chip's family and of engines' kernels."""
         if self.options.rung is not Fidelity.CALIBRATED:
             return self.network
-        return with_laws(self.network, str(self.architecture.value("family")))
+        return with_engine_laws(self.network, str(self.architecture.value("family")))
 
     @cached_property
     def limits(self) -> Limits:
@@ -140,8 +149,15 @@ class ServingSpace:
 
     def cycle(self, replica: Replica, chunk: int | None) -> Cycle:
         """Chunks of a size beside decode; None: whole prompts, before anything else."""
-        chunks = self._chunks(chunk or self.traffic.prompt_tokens)
-        return Cycle(replica, self.traffic, self.batches, chunks, mixed=chunk is not None)
+        chunks, most = self._chunks(chunk or self.traffic.prompt_tokens), self.most_prompts(chunk)
+        return Cycle(replica, self.traffic, self.batches, chunks, chunk is not None, most)
+
+    def most_prompts(self, chunk: int | None) -> int:
+        """Prompts that a pass takes at most: one where it takes chunks of it."""
+        prompt = self.traffic.prompt_tokens
+        if chunk is not None and chunk < prompt:
+            return 1
+        return whole_prompts(prompt, self.options.chunk or PASS_TOKENS, self.options.largest_batch)
 
     def decoding(self, replica: Replica) -> Cycle:
         """A replica whose prompts come from elsewhere."""
@@ -175,7 +191,14 @@ class ServingSpace:
     def _grid(self, width: int, experts: int) -> LayerGrid:
         sizes = tuple(dict.fromkeys((*self.chunk_sizes, self.traffic.prompt_tokens)))
         return LayerGrid(
-            self.served, self.chip, width, self.traffic, sizes, self.options.largest_batch, experts
+            self.served,
+            self.chip,
+            width,
+            self.traffic,
+            sizes,
+            self.options.largest_batch,
+            experts,
+            self.most_prompts(self.chunk_sizes[0]),
         )
 
     def depths(self, grid: LayerGrid) -> list[int]:
@@ -184,3 +207,8 @@ class ServingSpace:
         return [
             p for p in range(1, most + 1) if p.bit_count() == 1 or (p % 3 == 0 and (p // 3).bit_count() == 1)
         ]
+
+
+def whole_prompts(prompt_tokens: int, pass_tokens: int, largest_batch: int) -> int:
+    """Whole prompts that a pass of so many prompt tokens takes, one at least, and no more than decode at once."""
+    return max(1, min(pass_tokens // prompt_tokens, largest_batch))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from phaze.arrays import Floats
 from phaze.parallel.serving.model_replica import Chunk, Memory, Replica, replica_memory
 from phaze.parallel.serving.serving_requests import Traffic
+from phaze.tolerances import LAST_DIGITS
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Slots:
 class Cycle:
     """Replicas at batches (B,) of one engine: prompts in `chunks` passes, beside decode (`mixed`) or alone.
 
-    `chunks` is empty where prompts come from elsewhere.
+    `chunks` is empty where prompts come from elsewhere. `most_prompts`: whole prompts that one pass takes at most.
     """
 
     replica: Replica
@@ -66,18 +67,27 @@ class Cycle:
     batch: Floats
     chunks: tuple[Chunk, ...] = ()
     mixed: bool = False
+    most_prompts: int = 1
+
+    @cached_property
+    def prompts(self) -> Floats:
+        """Prompts of a pass that has any, on average, (B,)."""
+        if len(self.chunks) != 1:
+            return np.ones(len(self.batch))
+        return prompts_together(self.batch, self.traffic, self.most_prompts, mixed=self.mixed)
 
     @cached_property
     def costs(self) -> Floats:
         """Seconds and joules of every kind of pass, (B, J, p, 2): plain decode first, then the chunks."""
         context, beside = self.traffic.mean_context, self.batch if self.mixed else np.zeros_like(self.batch)
         plain = self.replica.pass_costs(self.batch, context)
-        return np.stack([plain, *(self.replica.pass_costs(beside, context, c) for c in self.chunks)], axis=1)
+        chunks = [replace(c, prompts=self.prompts) for c in self.chunks]
+        return np.stack([plain, *(self.replica.pass_costs(beside, context, c) for c in chunks)], axis=1)
 
     @cached_property
     def counts(self) -> Floats:
         """Passes of every kind in a cycle, (B, J); fewer plain ones than none where chunks are too many."""
-        chunks = np.repeat(self.batch[:, None], len(self.chunks), axis=1)
+        chunks = np.repeat((self.batch / self.prompts)[:, None], len(self.chunks), axis=1)
         beside = chunks.sum(axis=1) if self.mixed else 0.0
         plain = np.broadcast_to(self.traffic.passes - beside, self.batch.shape)
         return np.concatenate([plain[:, None], chunks], axis=1)
@@ -85,7 +95,7 @@ class Cycle:
     @property
     def keeps_up(self) -> NDArray[np.bool_]:
         """Whether there are passes enough for the chunks, (B,)."""
-        found: NDArray[np.bool_] = self.counts[:, 0] >= 0
+        found: NDArray[np.bool_] = self.counts[:, 0] >= -LAST_DIGITS * self.traffic.passes
         return found
 
     @cached_property
@@ -119,23 +129,35 @@ class Cycle:
 
     @cached_property
     def service_s(self) -> Floats:
-        """Seconds for which a prompt keeps its engine from the next one, (B,)."""
+        """Seconds for which the prompts of a pass keep their engine from the next ones, (B,)."""
         return len(self.chunks) * self.slots.round_s(1) if self.chunks else np.zeros(len(self.batch))
 
     def waiting_s(self, requests_per_s: Floats) -> Floats:
         """Mean wait of a request of a Poisson stream before its prefill, s, (B,); infinite where prompts pile up.
 
         An M/G/1 queue whose server, when no prompt waits, is away for a decode pass (Doshi, "Queueing systems
-        with vacations", 1986): rate S^2 / 2 (1 - rate S), and half a pass where sequences decode.
+        with vacations", 1986): what is left of the pass in progress, S / 2 or D / 2, over 1 - rho for those ahead in
+        the queue. Where k prompts share a pass, it is one with prompts with chance rate S / k, and rho is the load of
+        passes that are full, as all who wait go into the next one unless it is.
         """
         if not self.chunks:
             return np.zeros(len(self.batch))
         rate = requests_per_s / self.replica.stages
-        load = np.minimum(rate * self.service_s, 1.0)
+        prefilling, full = np.minimum(rate * self.service_s / self.prompts, 1.0), self._full_load(rate)
+        decoding = (1 - prefilling) * (1 - np.exp(-self.batch))
+        left = (prefilling * self.service_s + decoding * self.slots.round_s(0)) / 2
         with np.errstate(divide="ignore", invalid="ignore"):
-            queue = np.where(load < 1, load * self.service_s / (2 * (1 - load)), np.inf)
-        away = (1 - np.exp(-self.batch)) * self.slots.round_s(0) / 2
-        return queue + away
+            return np.where(full < 1, left / (1 - full), np.inf)
+
+    def _full_load(self, rate: Floats) -> Floats:
+        """Share of its time that an engine needs for the prompts of such a rate if every pass takes all that it can."""
+        if len(self.chunks) != 1 or self.most_prompts == 1:
+            return np.minimum(rate * self.service_s, 1.0)
+        beside = self.batch if self.mixed else np.zeros_like(self.batch)
+        whole = replace(self.chunks[0], prompts=self.most_prompts)
+        full_s = self.replica.pass_costs(beside, self.traffic.mean_context, whole)[..., 0].max(axis=-1)
+        found: Floats = np.minimum(rate * full_s * self.replica.stages / self.most_prompts, 1.0)
+        return found
 
     @cached_property
     def tpot_s(self) -> Floats:
@@ -163,16 +185,42 @@ class Cycle:
 
         Prompts that go beside decode fill a place of their own.
         """
-        chunk = max((c.tokens for c in self.chunks), default=0)
+        chunk = max((c.tokens for c in self.chunks), default=0) * self.most_prompts
         each = sequences / self.replica.stages
         tokens = each + chunk if self.mixed else np.maximum(each, chunk)
-        filling = self.replica.stages if self.mixed else 0
+        filling = self.replica.stages * self.most_prompts if self.mixed else 0
         return replica_memory(self.replica, sequences, filling, tokens)
 
     @cached_property
     def _passes(self) -> Floats:
         found: Floats = np.maximum(self.counts, 0.0).sum(axis=1)
         return found
+
+
+def prompts_together(batch: Floats, traffic: Traffic, most: int, *, mixed: bool) -> Floats:
+    """Whole prompts of a pass that has any, on average, at batches (B,), none falling with the batch; it takes `most`.
+
+    Of b sequences m = b / (O - 1) end in a pass; where they are of all ages, a Poisson number N. Their places are taken
+    in the next pass, beside decode, by m / (1 - e^-m) prompts if there are any, or before it, in ceil(N / most) passes.
+    """
+    ended = np.maximum(batch / traffic.passes, LAST_DIGITS)
+    if mixed or most == 1:
+        return np.minimum(ended / -np.expm1(-ended), float(most))
+    found: Floats = ended / _passes_of(ended, most)
+    return found
+
+
+def _passes_of(mean: Floats, most: int) -> Floats:
+    """Mean of ceil(N / most) over Poisson numbers N of some means (B,): the sum of the chances of N > j most."""
+    last = int(np.ceil(mean.max() + 10 * np.sqrt(mean.max()) + 20))
+    counts = np.arange(last + 1)
+    logs = (
+        counts * np.log(mean)[:, None]
+        - mean[:, None]
+        - np.concatenate([[0.0], np.cumsum(np.log(counts[1:]))])
+    )
+    found: Floats = np.exp(logs) @ np.ceil(counts / most)
+    return found
 
 
 def chunks_of(traffic: Traffic, chunk: int) -> tuple[Chunk, ...]:

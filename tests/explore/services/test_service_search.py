@@ -29,7 +29,8 @@ from phaze.parallel.serving.service_bounds import ServiceBounds
 from phaze.parallel.serving.serving_search import made_offers, serving_plan
 from phaze.workload.operators.kv_cache import KvCache
 
-LOADS = {"saturated": {}, "clients": {"clients": 9}, "stream": {"rate_per_s": 150.0}}
+LOADS = {"saturated": {}, "clients": {"clients": 9}, "stream": {"rate_per_s": 150.0}, "short": {}}
+SHORT = 32, 5  # two of eight sequences end in a pass, so that prompts share it
 TARGETS = Targets(ttft_s=0.05, tpot_s=4e-3)
 PROMPT, OUTPUT, BATCH = 256, 40, 8
 
@@ -74,7 +75,7 @@ def few(tmp_path_factory):
 
 def request(source, space, network, load="saturated", objective="throughput", *, devices=2, **more):
     options = ServingOptions(largest_batch=BATCH, **more)
-    traffic = Traffic(PROMPT, OUTPUT, **LOADS[load])
+    traffic = Traffic(*(SHORT if load == "short" else (PROMPT, OUTPUT)), **LOADS[load])
     plans = ServingSpace(source, space.base, devices, network, traffic, TARGETS, options)
     return ServiceRequest(plans, space, Budgets(power_w=400.0), ServiceObjective(objective))
 
@@ -131,11 +132,12 @@ def test_the_best_service_by_force(source, few, network, model, chips, load, obj
 
 
 @pytest.mark.parametrize(
-    ("made", "load"), [(served, "saturated"), (served, "stream"), (served_mixture, "clients")]
+    ("made", "load"),
+    [(served, "saturated"), (served, "stream"), (served, "short"), (served_mixture, "clients")],
 )
 def test_no_way_serves_more_than_its_bound(tmp_path, few, network, load, made):
     """Both bounds, on every architecture of the space, of every replica shape and policy."""
-    options = {"chunk": 64} if made is served_mixture else {}
+    options = {"chunk": 64} if made is served_mixture else {"disaggregate": False} if load == "short" else {}
     asked = request(made(tmp_path), few, network, load, "cost_per_million_tokens", devices=3, **options)
     search = ServiceSearch(asked, Clock(math.inf), SilentProgress())
     rows = np.arange(len(search.block))

@@ -11,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from serving_cases import CACHE_BYTES_PER_TOKEN, batches, served, space
 
+from phaze.cost.collective_times import link_s
+from phaze.cost.kernels.link_constants import with_engine_laws, with_laws
 from phaze.errors import InputError
+from phaze.hardware.cluster_network import load_network
 from phaze.parallel.serving import ServingOptions, Targets, Traffic
 from phaze.parallel.serving.layer_grid import (
     Chip,
@@ -27,7 +30,8 @@ from phaze.parallel.serving.model_replica import Chunk, Replica, crowd, even_cut
 from phaze.scheduling.layers import TimedChain
 from phaze.scheduling.passes import SolveLimits
 from phaze.workload.operators.kv_cache import KvCache
-from phaze.workload.work import Pass, Unit, Work
+from phaze.workload.parallel_degrees import Group
+from phaze.workload.work import Collective, Link, Pass, Unit, Work
 
 
 @pytest.fixture(scope="module")
@@ -235,3 +239,20 @@ def test_what_makes_no_sense_is_refused(make, what):
 def _grid(made, width):
     sizes = (256, 64) if made.traffic.prompt_tokens == 256 else (made.traffic.prompt_tokens,)
     return LayerGrid(made.served, made.chip, width, made.traffic, sizes, made.options.largest_batch)
+
+
+def test_an_all_reduce_by_one_kernel_among_neighbours():
+    """By hand where it is short; as the library where it is long, of another kind, or beyond the innermost tier."""
+    network, links = load_network("hgx-h100"), np.array([450e9])
+    ours, plain = with_engine_laws(network, "hopper"), with_laws(network, "hopper")
+
+    def seconds(where, payload, collective=Collective.ALL_REDUCE, size=8):
+        return float(link_s(Link(collective, payload, Group(size=size)), where, links)[0])
+
+    law, bandwidth = ours.one_kernel, network.tiers[0].bandwidth_bytes_per_s or 450e9
+    by_hand = law.start_s + 8 * law.rank_s + 7 * 16384 / (law.efficiency * bandwidth)
+    assert seconds(ours, 16384.0) == pytest.approx(by_hand)
+    assert seconds(ours, 16384.0) < seconds(plain, 16384.0)
+    assert seconds(ours, 1e9) == seconds(plain, 1e9)
+    assert seconds(ours, 16384.0, Collective.ALL_GATHER) == seconds(plain, 16384.0, Collective.ALL_GATHER)
+    assert seconds(ours, 16384.0, size=16) == seconds(plain, 16384.0, size=16)

@@ -47,8 +47,10 @@ def together(made):
     for replica, b in product(made.replicas, range(1, 9)):
         count, ways = made.devices // replica.devices, [(256, False)] + [(s, True) for s in made.chunk_sizes]
         for size, mixed in ways:
-            cycle = Cycle(replica, made.traffic, batches(b), chunks_of(made.traffic, size), mixed)
-            plain = 63 - (b * len(cycle.chunks) if mixed else 0)
+            most = 8192 // 256 if size == 256 else 1
+            most = min(most, made.options.largest_batch)
+            cycle = Cycle(replica, made.traffic, batches(b), chunks_of(made.traffic, size), mixed, most)
+            plain = 63 - (b * len(cycle.chunks) / cycle.prompts[0] if mixed else 0)
             memory = cycle.memory(batches(b * replica.stages)).total_bytes[0]
             if plain >= 0 and memory <= made.limits.memory_bytes:
                 figures = (cycle.requests_per_s, cycle.prefill_s, cycle.tpot_s)
@@ -107,7 +109,8 @@ def test_a_stream_takes_the_fewest_devices(streamed, targets):
     for replica, (size, mixed) in product(
         streamed.replicas, [(256, False)] + [(s, True) for s in streamed.chunk_sizes]
     ):
-        full = Cycle(replica, streamed.traffic, streamed.batches, chunks_of(streamed.traffic, size), mixed)
+        whole, most = chunks_of(streamed.traffic, size), 24 if size == 256 else 1
+        full = Cycle(replica, streamed.traffic, streamed.batches, whole, mixed, most)
         reached = np.maximum.accumulate(np.where(full.keeps_up, full.requests_per_s, 0.0))
         for count in range(1, streamed.devices // replica.devices + 1):
             each = 900.0 / count
@@ -183,6 +186,7 @@ def test_what_binds_is_what_one_sequence_more_would_break(made):
         batches(pool.batch, pool.batch + 1),
         whole,
         plan.policy is Policy.CHUNKED,
+        plan.prompts_per_pass,
     )
     assert cycle.tpot_s[0] <= target < cycle.tpot_s[1]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
 
 import numpy as np
@@ -10,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from serving_cases import batches, served, space
 
-from phaze.parallel.serving import Traffic
+from phaze.parallel.serving import Targets, Traffic
 from phaze.parallel.serving.layer_grid import LayerGrid
 from phaze.parallel.serving.model_replica import Chunk, Replica
-from phaze.parallel.serving.replica_offers import closed_offers, loaded_offers
+from phaze.parallel.serving.replica_offers import Limits, closed_offers, loaded_offers
 from phaze.parallel.serving.request_simulation import Engine, Requests, closed, poisson, simulate
-from phaze.parallel.serving.steady_state import Cycle, Prefill, Slots, chunks_of
+from phaze.parallel.serving.steady_state import Cycle, Prefill, Slots, chunks_of, prompts_together
 
 TRAFFIC = Traffic(256, 64)
 WAYS = {"prefill first": (256, False), "whole prompts beside decode": (256, True), "chunks": (64, True)}
@@ -127,6 +128,85 @@ def test_full_batches_against_the_simulator(made, grid, way, stages):
         assert -0.11 < off[0] < 0.07
         assert -0.03 < off[1] < 0.11
         assert off[2] == pytest.approx(0, abs=0.07)
+
+
+SHORT = Traffic(32, 12)
+
+
+@pytest.fixture(scope="module")
+def joining(made):
+    """Requests of which several end in a pass, whose prompts then share one."""
+    grid = LayerGrid(made.served, made.chip, 1, SHORT, (32,), 64, prompts=8)
+    return replica(made, grid)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize(("places", "most"), [(4, 8), (40, 8), (30, 3)])
+def test_several_prompts_in_a_pass_against_the_simulator(joining, mixed, places, most):
+    """At 40 sequences of 11 passes 3.7 prompts on average: a pass takes up to 8, or 3, for which some wait."""
+    chunks, count = chunks_of(SHORT, 32), 2000
+    outputs = np.random.default_rng(2).integers(10, 15, count)
+    outputs[:places] = np.random.default_rng(1).integers(2, 13, places)
+    engine = Engine(joining, chunks, mixed, places, most_prompts=most)
+    ran = simulate(engine, Requests(np.zeros(count), outputs), 32)
+    ends, steady = np.sort(ran.last_s), slice(count // 4, 3 * count // 4)
+    rate = (count // 2) / (ends[3 * count // 4] - ends[count // 4])
+    tpot = (ran.last_s - ran.first_s)[steady].sum() / (outputs[steady] - 1).sum()
+    cycle = Cycle(joining, SHORT, batches(ran.busy_places), chunks, mixed, most)
+    assert cycle.requests_per_s[0] == pytest.approx(rate, rel=0.03)
+    assert cycle.tpot_s[0] == pytest.approx(tpot, rel=0.03)
+    assert cycle.prefill_s[0] == pytest.approx((ran.first_s - ran.admitted_s)[steady].mean(), rel=0.06)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("most", [1, 3, 64])
+def test_prompts_of_a_pass_grow_with_the_batch(mixed, most):
+    together = prompts_together(np.arange(0.0, 300, 0.5), SHORT, most, mixed=mixed)
+    assert (np.diff(together) >= -1e-9).all()
+    assert together.min() == pytest.approx(1)
+    assert together.max() <= most
+
+
+def test_prompts_of_a_pass_by_hand(joining):
+    """Of m that end in a pass on average, m / (1 - e^-m) come together, and never more than a pass takes."""
+    cycle = Cycle(joining, SHORT, batches(1, 11, 44, 64, 1e-9), chunks_of(SHORT, 32), True, 4)
+    e = np.e
+    assert cycle.prompts == pytest.approx([(1 / 11) / (1 - e ** (-1 / 11)), 1 / (1 - 1 / e), 4.0, 4.0, 1.0])
+    assert cycle.keeps_up.tolist() == [True, True, True, False, True]
+    beside = Cycle(joining, SHORT, batches(44), chunks_of(SHORT, 32), True, 4)
+    prompts = float(joining.pass_costs(44, SHORT.mean_context, Chunk(32, prompts=4))[0, 0])
+    assert beside.requests_per_s[0] == pytest.approx(44 / (11 * prompts))
+    alone = Cycle(
+        joining, SHORT, batches(22), chunks_of(SHORT, 32), False, 2
+    )  # 1, 2 and 3 of N fill one, one and two
+    chances = [2**n * e**-2 / math.factorial(n) for n in range(40)]
+    assert alone.prompts[0] == pytest.approx(2 / sum(p * -(-n // 2) for n, p in enumerate(chances)))
+
+
+def test_a_stream_of_short_requests_against_the_simulator(joining):
+    """At a load that one prompt in a pass could not take."""
+    chunks = chunks_of(SHORT, 32)
+    one, several = (Cycle(joining, SHORT, np.arange(1.0, 65), chunks, True, most) for most in (1, 8))
+    rate = 1.5 * float(np.where(one.keeps_up, one.requests_per_s, 0.0).max())
+    unlimited = Limits(np.inf, Targets())
+    assert not loaded_offers(one, 1, rate, unlimited).kept[0]
+    told = loaded_offers(several, 1, rate, unlimited)
+    ran = simulate(Engine(joining, chunks, True, 64, most_prompts=8), poisson(rate, 3000, 12, 3), 32)
+    steady = slice(300, 2900)
+    assert told.tpot_s[0] == pytest.approx(ran.tpot_s[steady].mean(), rel=0.06)
+    assert told.ttft_s[0] == pytest.approx(ran.ttft_s[steady].mean(), rel=0.15)
+
+
+def test_more_clients_than_places(joining):
+    """Six places: whoever of 15 clients has none waits, as Little's law says."""
+    chunks, count = chunks_of(SHORT, 32), 2000
+    saturated = Cycle(joining, SHORT, np.arange(1.0, 7), chunks, True, 8)
+    told = closed_offers(saturated, 1, 15, Limits(np.inf, Targets()))
+    ran = simulate(Engine(joining, chunks, True, 7, most_prompts=8), closed(count, 15, 12, 0), 32)
+    steady = slice(200, count - 100)
+    assert told.batch[0] == 6
+    assert told.ttft_s[0] == pytest.approx(ran.ttft_s[steady].mean(), rel=0.12)
+    assert told.requests_per_s[0] * (told.ttft_s[0] + 11 * told.tpot_s[0]) == pytest.approx(15, rel=0.02)
 
 
 @pytest.mark.parametrize("load", [0.2, 0.6])

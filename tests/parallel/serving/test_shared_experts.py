@@ -48,7 +48,8 @@ def test_together_against_enumeration(made):
     most = 0.0
     for replica, b in product(made.replicas, range(1, 9)):
         for size, mixed in [(256, False)] + [(s, True) for s in made.chunk_sizes]:
-            cycle = Cycle(replica, made.traffic, batches(b), chunks_of(made.traffic, size), mixed)
+            several, whole = made.most_prompts(size), chunks_of(made.traffic, size)
+            cycle = Cycle(replica, made.traffic, batches(b), whole, mixed, several)
             fits = cycle.memory(batches(b * replica.stages)).total_bytes[0] <= made.limits.memory_bytes
             if cycle.keeps_up[0] and fits:
                 most = max(most, max(groups(made, replica), default=0) * float(cycle.requests_per_s[0]))

@@ -14,7 +14,7 @@ from phaze.cost.collective_times import fastest_s
 from phaze.cost.fidelity import Fidelity
 from phaze.cost.kernels.expert_exchanges import ExchangeLaw, Exchanges, exchanges_s, sent_rows
 from phaze.cost.kernels.fitted_constants import GENERIC, Constants
-from phaze.cost.kernels.link_constants import with_laws
+from phaze.cost.kernels.link_constants import REDUCTION, with_laws
 from phaze.hardware.network_tiers import Medium
 from phaze.validation.measured.measured_cases import Judged
 from phaze.validation.measured.measured_systems import System, system_of
@@ -67,7 +67,7 @@ class RoutedExchange:
     @property
     def file(self) -> str:
         """Its law's file of constants."""
-        return _REDUCTION if self.op == _REDUCED else _FILES[self.op]
+        return REDUCTION if self.op == _REDUCED else _FILES[self.op]
 
     def seconds(self, constants: Constants) -> float | None:
         """What the model says of it; None where nothing is fitted."""
@@ -161,9 +161,6 @@ def _bandwidths(system: System) -> tuple[float, float]:
     by_medium = {tier.medium: tier.bandwidth_bytes_per_s or 0.0 for tier in system.network.tiers}
     links = system.network.tiers[0].bandwidth_bytes_per_s or 0.0
     return links, by_medium.get(Medium.ADAPTER, links)
-
-
-_REDUCTION = "one_kernel_reduction.yaml"
 
 
 def _reduced_s(system: System, sizes: _Numbers, family: str, law: ExchangeLaw | None) -> float:

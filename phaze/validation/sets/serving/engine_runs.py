@@ -20,12 +20,13 @@ import numpy as np
 from phaze.arrays import Floats
 from phaze.cost.cost_model import CostModel
 from phaze.cost.fidelity import Fidelity
-from phaze.cost.kernels.link_constants import with_laws
+from phaze.cost.kernels.link_constants import with_engine_laws
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.cluster_network import Network
 from phaze.parallel.serving import Traffic
-from phaze.parallel.serving.layer_grid import Chip, LayerGrid, Served
+from phaze.parallel.serving.layer_grid import PASS_TOKENS, Chip, LayerGrid, Served
 from phaze.parallel.serving.model_replica import Replica
+from phaze.parallel.serving.serving_space import whole_prompts
 from phaze.parallel.serving.steady_state import Cycle, chunks_of
 from phaze.validation.measured.measured_cases import Judged
 from phaze.validation.measured.measured_systems import chip_of, system_of
@@ -57,7 +58,7 @@ NO_PRECISION = "the precision is not given"
 NO_DEGREES = "degrees or batches are not given"
 ALL_AS_WIDTH = "all devices are listed as one tensor-parallel group"
 CONTRADICTION = "degrees of attention and of experts make different numbers of devices"
-PROMPTS = "prompts, one in a pass, take more passes than there are tokens to decode"
+PROMPTS = "prompts, 8,192 tokens in a pass, take more passes than there are tokens to decode"
 NO_WORKERS = "how many workers a pool has is not given"
 MOST = 1024
 """Sequences of a replica, at most; of more there are few rows."""
@@ -66,8 +67,6 @@ _BOARD = 8
 """Devices of a board: wider tensor-parallel groups in dated tables are pools whose devices were added up."""
 _DRAWN = 0.9
 """Mean length of the requests of InferenceX over the nominal one, drawn evenly from 80 to 100 % of it."""
-_PASS_TOKENS = 8192
-"""Prompt tokens that a pass takes by default (max_num_batched_tokens, max_num_tokens, chunked-prefill-size)."""
 
 _DEGREES = ("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
 _NUMBERS = ("isl", "osl", "concurrency", "decode_batch_size", "gpus_likely")
@@ -201,7 +200,7 @@ def steady_token_s(replica: Replica, batches: Floats, *, apart: bool = False) ->
     """
     traffic, chunk = replica.grid.traffic, replica.grid.chunks[0]
     chunks = () if apart else chunks_of(traffic, chunk)
-    cycle = Cycle(replica, traffic, batches, chunks, mixed=not apart)
+    cycle = Cycle(replica, traffic, batches, chunks, not apart, replica.grid.prompts)
     return np.where(cycle.keeps_up, cycle.tpot_s, np.nan)
 
 
@@ -229,11 +228,10 @@ def replica_on(
     shared: int = 1,
 ) -> Replica:
     """A replica of `width` chips, one stage deep, for up to `most` sequences; `shared`: replicas that share experts."""
-    links = with_laws(network, str(chip.value("family"))) if rung is Fidelity.CALIBRATED else network
+    links = with_engine_laws(network, str(chip.value("family"))) if rung is Fidelity.CALIBRATED else network
     table, prompt = to_table([chip]), traffic.prompt_tokens
-    chunk = -(-prompt // -(-prompt // _PASS_TOKENS))
+    chunk = -(-prompt // -(-prompt // PASS_TOKENS))
     sizes = tuple(dict.fromkeys((chunk, prompt)))
-    grid = LayerGrid(
-        served, Chip.alone(CostModel(table, links, rung), table), width, traffic, sizes, most, shared
-    )
-    return Replica(grid, links, 1)
+    together = whole_prompts(prompt, PASS_TOKENS, most)
+    costed = Chip.alone(CostModel(table, links, rung), table)
+    return Replica(LayerGrid(served, costed, width, traffic, sizes, most, shared, together), links, 1)
