@@ -2,9 +2,10 @@
 
     python benchmarks/run.py PART|all [--data DIR] [--out DIR|FILE.md|FILE.json]
 
-PART is schedules, placement, plans, joint, everywhere, growth, product, scaling, estimates, workload or convergence;
-`all` leaves out everywhere, which takes hours. `--data` is a folder with scheduling/*.json and placement/*.json
-(formats dse-schedule/1 and dse-placement/1); without it only seeded instances are solved.
+PART is schedules, placement, plans, joint, everywhere, growth, product, scaling, estimates, workload, imports or
+convergence; `all` leaves out everywhere, which takes hours, and imports, which needs four libraries of models.
+`--data` is a folder with scheduling/*.json and placement/*.json (formats dse-schedule/1 and dse-placement/1); without
+it only seeded instances are solved.
 Writes nothing without `--out` and `--answers`.
 """
 
@@ -22,6 +23,7 @@ import convergence_tables
 import estimates
 import everywhere
 import growth
+import imports
 import joint
 import placements
 import plans
@@ -40,7 +42,7 @@ def main() -> None:
     tell(machine())
     done = []
     for part in (
-        [one for one in _MEASURED if one != "everywhere"] if arguments.part == "all" else [arguments.part]
+        [one for one in _MEASURED if one not in _APART] if arguments.part == "all" else [arguments.part]
     ):
         done.append(_report(part, arguments))
         print(done[-1].text, flush=True)
@@ -100,8 +102,10 @@ _MEASURED: dict[str, Callable[[argparse.Namespace], Report]] = {
     "scaling": lambda _: scaling.measured(tell),
     "estimates": lambda _: estimates.report(),
     "workload": lambda _: workload.report(workload.measure(tell)),
+    "imports": lambda asked: imports.measured(tell, asked.search_limit, asked.only, asked.runs),
     "convergence": _searches,
 }
+_APART = ("everywhere", "imports")  # parts that `all` leaves out
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -120,14 +124,21 @@ def _parser() -> argparse.ArgumentParser:
         "--per-family", type=int, default=10, help="generated schedules per family (default 10)"
     )
     parser.add_argument(
-        "--search-limit", type=float, default=60.0, help="joint, everywhere: seconds per search (default 60)"
+        "--search-limit",
+        type=float,
+        default=60.0,
+        help="joint, everywhere: seconds per search, imports: per model (default 60)",
     )
     parser.add_argument(
         "--share", type=everywhere.Share.read, default=everywhere.Share(), help="everywhere: such as 1/41"
     )
-    parser.add_argument("--only", nargs="+", default=(), help="joint, everywhere: cases with such names")
     parser.add_argument(
-        "--runs", type=Path, help="joint, everywhere, convergence: file of rows: read, and new ones added"
+        "--only", nargs="+", default=(), help="joint, everywhere, imports: cases with such names"
+    )
+    parser.add_argument(
+        "--runs",
+        type=Path,
+        help="joint, everywhere, imports, convergence: file of rows: read, and new ones added",
     )
     searches = parser.add_argument_group("convergence")
     searches.add_argument("--quick", action="store_true", help="one small case instead of all")

@@ -213,8 +213,9 @@ class Layer:
     `input_bytes`, `output_bytes`: the boundary tensors as one tensor-parallel group exchanges them (whole,
     not divided by the tensor-parallel width). `model_flops`: multiply and add of matrix products and
     convolutions, forward plus (in training) backward, of the whole layer, not divided by any degree. `tied`: name and
-    elements of those parameters that other layers read as well, such as a table of tokens. `shardable`: its sort,
-    where tensor parallelism divides it and it could as well stay whole.
+    elements of those parameters that other layers read as well, such as a table of tokens; `frozen_tied` name and
+    bytes of such ones that are not trained. `shardable`: its sort, where tensor parallelism divides it and it could as
+    well stay whole.
     """
 
     kind: str
@@ -231,6 +232,7 @@ class Layer:
     scaled_weight_bytes: float = 0.0
     frozen_weight_bytes: float = 0.0
     tied: tuple[tuple[str, int], ...] = ()
+    frozen_tied: tuple[tuple[str, float], ...] = ()
     shardable: Shardable | None = None
 
 
@@ -294,13 +296,21 @@ class LayerChain:
 
         Nothing of it is tied any more: there are no gradients of two devices to sum.
         """
-        if not any(layer.tied for layer in self.layers):
+        if not any(layer.tied or layer.frozen_tied for layer in self.layers):
             return self
-        layers, held = list(self.layers), dict[str, int]()
+        layers, held = list(self.layers), dict[str, float]()
         for i in dict.fromkeys(self.index):
-            known = sum(min(elements, held.get(name, 0)) for name, elements in layers[i].tied)
-            held = dict(layers[i].tied) | held
-            layers[i] = replace(layers[i], parameters=layers[i].parameters - known, tied=())
+            layer = layers[i]
+            known = sum(min(elements, int(held.get(name, 0))) for name, elements in layer.tied)
+            frozen = sum(min(size, held.get(name, 0.0)) for name, size in layer.frozen_tied)
+            held = {**dict(layer.tied), **dict(layer.frozen_tied), **held}
+            layers[i] = replace(
+                layer,
+                parameters=layer.parameters - known,
+                frozen_weight_bytes=layer.frozen_weight_bytes - frozen,
+                tied=(),
+                frozen_tied=(),
+            )
         return replace(self, layers=tuple(layers))
 
     @property

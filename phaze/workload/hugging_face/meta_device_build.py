@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections.abc import Mapping
-from inspect import signature
+from inspect import Parameter, signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,6 +27,7 @@ _TASKS = (
 )
 _TOWERS = {"input_ids": "text_config", "pixel_values": "vision_config", "input_features": "audio_config"}
 """Inputs beside the main one, and the part of a config that describes what reads them."""
+_NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 _LONGEST = 300  # of what a library says of a config
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
 
@@ -42,16 +43,8 @@ def build(
     """
     path = config_file(source)
     transformers = _require_transformers(path, config)
-    torch = require_torch()
     try:
-        settings = transformers.AutoConfig.from_pretrained(str(path.parent), local_files_only=True)
-        for part in (settings, getattr(settings, "text_config", settings)):
-            part.use_cache = False
-        with torch.device("meta"):
-            module = _model_class(transformers, config, settings)(settings).eval()
-        known = module.config.to_dict()
-        tokens = sequence_length or _positions(known)
-        inputs = _inputs(torch, module, known, tokens, path)
+        module, inputs, tokens = example(transformers, require_torch(), path, config, sequence_length)
     except InputError:
         raise
     except Exception as error:  # whatever a library makes of a config that contradicts itself
@@ -62,6 +55,24 @@ def build(
     except InputError as error:
         raise InputError(f"{path}: {why_not(config)}, and it cannot be recorded: {error}") from error
     return model, tokens if "input_ids" in inputs else None
+
+
+def example(
+    transformers: ModuleType,
+    torch: ModuleType,
+    path: Path,
+    config: Mapping[str, Any],
+    sequence_length: int | None,
+) -> tuple[Module, dict[str, object], int]:
+    """The model of a config on the meta device, arguments of its `forward`, and its tokens."""
+    settings = transformers.AutoConfig.from_pretrained(str(path.parent), local_files_only=True)
+    for part in (settings, getattr(settings, "text_config", settings)):
+        part.use_cache = False
+    with torch.device("meta"):
+        module = _model_class(transformers, config, settings)(settings).eval()
+    known = module.config.to_dict()
+    tokens = sequence_length or _positions(known)
+    return module, _inputs(torch, module, known, tokens, path), tokens
 
 
 def _require_transformers(path: Path, config: Mapping[str, Any]) -> ModuleType:
@@ -113,16 +124,28 @@ def _inputs(
         "pixel_values": _pixels,
         "input_features": _features,
         "input_values": _samples,
+        "past_values": _series,
+        "bbox": _boxes,
     }
     if main not in makers:
         raise InputError(f"{path}: the model reads {main}; give it to phaze.from_torch with example inputs")
     fixed = "image_grid_thw" not in known  # patches of images of any size have no batch of their own
     beside = (name for name, part in _TOWERS.items() if name in known and config.get(part))
-    wanted = [main, *(name for name in beside if fixed or name != "pixel_values")]
+    needed = (n for n, p in known.items() if p.default is p.empty and n in makers and p.kind in _NAMED)
+    wanted = [main, *(name for name in beside if fixed or name != "pixel_values"), *needed]
+    wanted += (
+        ["input_ids"] if main == "pixel_values" and {"input_ids", "vocab_size"} <= {*known, *config} else []
+    )
+    wanted += ["bbox"] if "bbox" in known else []
     given = {name: makers[name](torch, config, tokens) for name in dict.fromkeys(wanted)}
     if config.get("is_encoder_decoder"):
         length = min(tokens, int(config.get("max_target_positions") or tokens))
-        given["decoder_input_ids"] = _ids(torch, config, length)
+        if "decoder_input_values" in known and "decoder_input_ids" not in known:
+            given["decoder_input_values"] = torch.zeros(
+                (1, length, int(config["num_mel_bins"])), device="meta"
+            )
+        else:
+            given["decoder_input_ids"] = _ids(torch, config, length)
     return (
         {**given, "use_cache": False}
         if {"use_cache", "kwargs"} & known.keys() and "input_ids" in given
@@ -136,16 +159,33 @@ def _ids(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object:
 
 
 def _pixels(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object:
-    """One image, (batch, channels, height, width)."""
+    """One image, (batch, channels, height, width); so many of a video, before the channels."""
     part = config.get("vision_config") or config
     size = part.get("image_size") or 224
     height, width = size if isinstance(size, list | tuple) else (size, size)
-    return torch.zeros((1, int(part.get("num_channels") or 3), height, width), device="meta")
+    frames = (int(part["num_frames"]),) if part.get("num_frames") else ()
+    return torch.zeros((1, *frames, int(part.get("num_channels") or 3), height, width), device="meta")
+
+
+def _series(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object:
+    """Values of a time series, (batch, times, channels)."""
+    times = int(config.get("context_length") or tokens)
+    return torch.zeros((1, times, int(config.get("num_input_channels") or 1)), device="meta")
+
+
+def _boxes(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object:
+    """Where each token stands on a page, (batch, tokens, 4)."""
+    return torch.zeros((1, tokens, 4), dtype=torch.long, device="meta")
 
 
 def _features(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object:
     """Spectrum of a sound, (batch, mel bins, frames): as long as the encoder takes, two frames to a position."""
     part = config.get("audio_config") or config
+    if "spec_size" in part:  # Swin on spectra, which are folded into a square (CLAP)
+        bins = int(part["num_mel_bins"])
+        return torch.zeros((1, 1, int(part["spec_size"]) ** 2 // bins, bins), device="meta")
+    if "feature_projection_input_dim" in part:  # 10 ms a frame, two of them side by side: one second
+        return torch.zeros((1, 50, int(part["feature_projection_input_dim"])), device="meta")
     if "max_source_positions" not in part:
         raise InputError(
             f"{config['model_type']}: no config key tells its frames; give them to phaze.from_torch"

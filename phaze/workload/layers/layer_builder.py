@@ -59,6 +59,8 @@ def build_layer(
         operators, ctx, saved_activations(operators, ctx, selective=selective, keeps_products=keeps_products)
     )
     saved, own = _saved(segment, local)
+    read = _read(operators, ctx)
+    frozen = sorted(_stored(operators, ctx) - read)
     leaving = (*segment.outputs, *segment.passing)
     forward = schedulable(forward_steps(operators, ctx), saved, leaving, fusion=fusion)
     entering = ctx.activations((*segment.inputs, *segment.passing))
@@ -80,17 +82,16 @@ def build_layer(
         cache_bytes=cache_bytes(operators, ctx),
         expert_parameters=_parameters([op for op in operators if in_expert(op)], ctx),
         scaled_weight_bytes=scaled_weight_bytes(operators, ctx),
-        frozen_weight_bytes=sum(
-            ctx.bytes(t) for t in sorted(_stored(operators, ctx) - _read(operators, ctx))
-        ),
-        tied=tuple((t, ctx.elements(t)) for t in sorted(_read(operators, ctx) & set(tied))),
+        frozen_weight_bytes=sum(ctx.bytes(t) for t in frozen),
+        tied=tuple((t, ctx.elements(t)) for t in sorted(read & set(tied))),
+        frozen_tied=tuple((t, ctx.bytes(t)) for t in frozen if t in tied),
         shardable=segment.shardable,
     )
 
 
 def tied_parameters(segments: Sequence[Segment], ctx: OperatorContext) -> frozenset[str]:
-    """Names of the trained parameters that several segments read."""
-    readers = Counter(name for segment in segments for name in _read(segment.operators, ctx))
+    """Names of the parameters that several segments read."""
+    readers = Counter(name for segment in segments for name in _stored(segment.operators, ctx))
     return frozenset(name for name, count in readers.items() if count > 1)
 
 

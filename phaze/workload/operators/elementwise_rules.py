@@ -50,8 +50,10 @@ def elementwise_forward(op: Operator, ctx: OperatorContext) -> Step:
 
 def _reached(op: Operator, ctx: OperatorContext) -> float:
     """Share of the parameters that is read: of experts that no token is sent to, nothing."""
+    if not integer(op, "experts", 0):
+        return 1.0
     owned = [ctx.shape(t)[0] for t in op.inputs if t in ctx.parameters]
-    return ctx.shape(op.outputs[0])[0] / owned[0] if integer(op, "experts", 0) and owned else 1.0
+    return ctx.shape(op.outputs[0])[0] / owned[0] if owned else 1.0
 
 
 def elementwise_saved(op: Operator, ctx: OperatorContext) -> dict[str, float]:

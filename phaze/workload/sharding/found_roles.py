@@ -123,6 +123,8 @@ class _Finder:
         for op in ops:
             if op.kind is OpKind.ELEMENTWISE and word(op, "function") in _CURVES:
                 shape = self.shape(op.outputs[0])
+                if not shape:
+                    continue  # one number, such as the scale of similarities
                 yield {op.outputs[0]: Division(len(shape) - 1, ((shape[-1], 1),))}
 
     def _of_attention(self, op: Operator) -> dict[str, Division]:

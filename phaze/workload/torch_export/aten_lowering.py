@@ -24,17 +24,19 @@ LOSSES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Shape of a tensor at batch 1 and the axis that grows with the batch, None if none does."""
+    """Shape of a tensor at batch 1 and the axis that grows with the batch, None if none does.
+
+    `pair_axis`: the second one that does, of what holds every sample against every other.
+    """
 
     shape: Shape
     batch_axis: int | None = None
+    pair_axis: int | None = None
 
     def at(self, batch: int) -> Shape:
         """Shape at a batch."""
-        axis = self.batch_axis
-        if axis is None:
-            return self.shape
-        return (*self.shape[:axis], self.shape[axis] * batch, *self.shape[axis + 1 :])
+        axes = {self.batch_axis, self.pair_axis}
+        return tuple(size * batch if axis in axes else size for axis, size in enumerate(self.shape))
 
 
 def infer_extents(first: Program, second: Program) -> dict[str, Extent]:
@@ -61,15 +63,23 @@ def _extent(name: str, first: Program, second: Program) -> Extent:
     if len(small) != len(large):
         return Extent(small)
     grown = [axis for axis, (a, b) in enumerate(zip(small, large, strict=True)) if a != b]
-    if len(grown) != 1 or large[grown[0]] * first.batch != small[grown[0]] * second.batch:
+    if len(grown) not in {1, 2} or any(large[i] * first.batch != small[i] * second.batch for i in grown):
         return Extent(small)
-    axis = grown[0]
-    return Extent((*small[:axis], small[axis] // first.batch, *small[axis + 1 :]), axis)
+    return Extent(tuple(n // first.batch if i in grown else n for i, n in enumerate(small)), *grown)
 
 
 def check_batch(program: Program, node: Node, extents: Mapping[str, Extent], live: frozenset[str]) -> None:
-    """Raise InputError where a live result of a node does not hold every sample apart from the others."""
+    """Raise InputError where a live result of a node does not hold every sample apart from the others.
+
+    Similarities of every sample with every other, as contrastive losses are made of, may be all that comes of a model.
+    """
+    pairs = any(extents[t].pair_axis is not None for t in live.intersection(node.reads()))
     for name in live.intersection(node.outputs):
+        if pairs and extents[name].pair_axis is None and node.operator not in LOSSES:
+            raise InputError(
+                f"{program.source}: {node.target} node {node.name!r} does not keep the batch: "
+                "it mixes what holds every sample against every other"
+            )
         if extents[name].batch_axis is None and node.operator not in LOSSES:
             raise InputError(
                 f"{program.source}: {node.target} node {node.name!r} does not keep the batch: "

@@ -95,7 +95,7 @@ def softmax(low: Lowering, node: Node) -> str:
     """Softmax or its logarithm along one axis, which must not be the batch."""
     x, name = low.first(node), next(node.reads())
     axis = integer(node, "dim", -1) % len(low.shape(x))
-    if axis == low.extents[name].batch_axis:
+    if axis in {low.extents[name].batch_axis, low.extents[name].pair_axis}:
         raise low.error(node, "does not keep the batch: it works along it")
     return low.add(node, OpKind.SOFTMAX, [x], axis=axis)
 

@@ -25,7 +25,7 @@ from phaze.workload.torch_export.aten_lowering import (
 )
 from phaze.workload.torch_export.aten_operators import RULES, check_supported, is_work
 from phaze.workload.torch_export.aten_views import GENERATORS, JOINS, SPLITS, VIEWS
-from phaze.workload.torch_export.exported_program import INTEGER_BYTES, Node, Program, Ref
+from phaze.workload.torch_export.exported_program import INTEGER_BYTES, Node, Program, Ref, TensorInfo
 from phaze.workload.workload import Attention
 
 _WHOLE = frozenset({"relu", "dropout", "hardtanh", "leaky_relu", "silu", "gelu", "elu", "hardswish"})
@@ -35,7 +35,7 @@ _WHOLE = frozenset({"relu", "dropout", "hardtanh", "leaky_relu", "silu", "gelu",
 def clean(program: Program) -> Program:
     """The program without in-place updates, dead code and tensors without elements.
 
-    Raises InputError where a part of a tensor is overwritten through a view.
+    Raises InputError where a part of a tensor is overwritten that is read under another name later.
     """
     return _needed(_rejoined(_filled(_functional(program))))
 
@@ -66,15 +66,8 @@ def _without(value: object, empty: Collection[str]) -> object:
 
 
 def overwritten_part(program: Program) -> Node | None:
-    """The first node that overwrites a part of a tensor through a view of it, if there is one."""
-    views: set[str] = set()
-    for node in program.nodes:
-        changed = next(node.reads(), None)
-        if node.operator in VIEWS:
-            views.update(node.outputs)
-        elif node.is_in_place and changed in views and node.operator not in _WHOLE:
-            return node
-    return None
+    """The first node that reads a view of a tensor after a part of that was overwritten, if there is one."""
+    return _Updates().run(program)[1]
 
 
 def _functional(program: Program) -> Program:
@@ -82,21 +75,64 @@ def _functional(program: Program) -> Program:
 
     Updates of stored statistics (buffers) have no later reader that matters.
     """
-    if (part := overwritten_part(program)) is not None:
+    updated, stale = _Updates().run(program)
+    if stale is not None:
         raise InputError(
-            f"{program.source}: {part.target} node {part.name!r} overwrites a part of a tensor; "
-            "save the program after run_decompositions({}), which makes copies of such parts"
+            f"{program.source}: {stale.target} node {stale.name!r} reads a view of a tensor of which a part was "
+            "overwritten; save the program after run_decompositions({}), which makes copies of such parts"
         )
-    latest: dict[str, Ref] = {}
-    nodes = []
-    for node in program.nodes:
-        arguments = {name: _renamed(value, latest) for name, value in node.arguments.items()}
-        nodes.append(replace(node, arguments=arguments))
-        changed = next(node.reads(), None)
-        if node.is_in_place and node.outputs and changed is not None:
-            latest[changed] = Ref(node.outputs[0])
-    outputs = tuple(latest[t].tensor if t in latest else t for t in program.outputs)
-    return replace(program, nodes=tuple(nodes), outputs=outputs)
+    return updated
+
+
+@dataclass
+class _Updates:
+    """In-place updates as results of their own.
+
+    `latest`: what now stands for a tensor that was overwritten. A part of a tensor that is overwritten through views
+    (`sources`: of what each is one) is put back: the whole is then a join of what it was and the part.
+    `stale`: other views of it from before.
+    """
+
+    latest: dict[str, Ref] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    stale: set[str] = field(default_factory=set)
+
+    def run(self, program: Program) -> tuple[Program, Node | None]:
+        """The program without updates, and the first node that reads a view from before one."""
+        nodes, tensors, first = list[Node](), dict(program.tensors), None
+        for node in program.nodes:
+            arguments = {name: _renamed(value, self.latest) for name, value in node.arguments.items()}
+            now = replace(node, arguments=arguments)
+            if first is None and not self.stale.isdisjoint(now.reads()):
+                first = node
+            nodes.append(now)
+            changed = next(now.reads(), None)
+            if node.operator in VIEWS and changed is not None:
+                self.sources.update(dict.fromkeys(node.outputs, changed))
+            elif node.is_in_place and node.outputs and changed is not None:
+                self.latest[changed] = Ref(node.outputs[0])
+                if changed in self.sources and node.operator not in _WHOLE:
+                    nodes.append(self._put_back(now, changed, tensors))
+        outputs = tuple(_renamed(Ref(t), self.latest) for t in program.outputs)
+        named = tuple(ref.tensor for ref in outputs if isinstance(ref, Ref))
+        return replace(program, nodes=tuple(nodes), tensors=tensors, outputs=named), first
+
+    def _put_back(self, node: Node, view: str, tensors: dict[str, TensorInfo]) -> Node:
+        """The join of a tensor and the part of it that a node has overwritten."""
+        whole = self._whole(view)
+        self.stale |= {t for t in self.sources if t not in self.latest and self._whole(t) == whole}
+        name = f"{node.outputs[0]}/whole"
+        tensors[name] = tensors[whole]
+        self.latest[whole] = Ref(name)
+        arguments = {"self": Ref(whole), "src": Ref(node.outputs[0])}
+        return Node(
+            f"{node.name}/whole", "aten.slice_scatter.default", arguments, (name,), node.module, node.detached
+        )
+
+    def _whole(self, view: str) -> str:
+        while view in self.sources:
+            view = self.sources[view]
+        return view
 
 
 def _rejoined(program: Program) -> Program:

@@ -61,12 +61,34 @@ def test_after_an_update_in_place_everything_reads_its_result(r):
     assert graph.operators[2].inputs == ("add",)
 
 
-def test_overwriting_a_part_of_a_tensor_is_refused(r):
+def overwritten(r):
+    """A tensor of which the first half was overwritten, and the view of that half."""
     x = r.input("x", B, 8)
     part = r.call("slice", (B, 4), self=x, dim=1, end=4)
     r.call("copy_", (B, 4), self=part, src=r.call("neg", (B, 4), self=part))
-    message = refusal(r, r.call("relu", (B, 8), self=x))
-    assert "copy_" in message
+    return x, part
+
+
+def test_a_part_that_is_overwritten_is_put_back_into_its_tensor(r):
+    x, part = overwritten(r)
+    graph = r.graph(r.call("add", (B, 8), self=x, other=r.call("tile", (B, 8), self=part)))
+    assert [(op.attributes.get("function"), op.inputs) for op in graph.operators] == [
+        (None, ("x",)),
+        ("neg", ("slice",)),
+        (None, ("neg",)),
+        (None, ("x", "copy")),
+        (None, ("copy",)),
+        ("add", ("slice_scatter", "tile")),
+    ]
+
+
+def test_a_view_from_before_its_tensor_was_overwritten_in_part_is_refused(r):
+    x = r.input("x", B, 8)
+    before = r.call("view", (B, 2, 4), self=x)
+    part = r.call("slice", (B, 4), self=x, dim=1, end=4)
+    r.call("copy_", (B, 4), self=part, src=r.call("neg", (B, 4), self=part))
+    message = refusal(r, r.call("relu", (B, 2, 4), self=before))
+    assert "relu" in message
     assert "run_decompositions" in message
 
 
@@ -87,7 +109,6 @@ def test_unsupported_operators_are_named_and_counted(r):
         ("sum", (8,), {"dim": (0,)}),
         ("sum", (), {}),
         ("softmax", (B, 8), {"dim": 0}),
-        ("matmul", (B, B), {}),
     ],
 )
 def test_samples_that_are_mixed_are_refused(r, target, shape, arguments):
@@ -95,6 +116,15 @@ def test_samples_that_are_mixed_are_refused(r, target, shape, arguments):
     message = refusal(r, r.call(target, shape, self=x, **arguments))
     assert "does not keep the batch" in message
     assert target in message
+
+
+def test_similarities_of_all_samples_may_come_of_a_model_but_not_be_mixed_again(r):
+    x, y = r.input("x", B, 8), r.input("y", B, 8)
+    pairs = r.call("matmul", (B, B), self=x, other=r.call("t", (8, B), self=y))
+    graph = r.graph(pairs)
+    assert graph.tensors[graph.outputs[0]].shape == (graph.tensors["x"].shape[0],) * 2
+    message = refusal(r, r.call("matmul", (B, 8), self=pairs, other=x))
+    assert "every sample against every other" in message
 
 
 def test_windows_need_the_batch_first(r):

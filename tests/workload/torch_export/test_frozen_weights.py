@@ -40,6 +40,35 @@ class WithoutGradient(nn.Module):
         return self.head(y + self.first(x) if self.stop == "beside" else y)
 
 
+class PartWithoutGradient(nn.Module):
+    """Half of a tensor is overwritten, under `no_grad`, then half of another one with a gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.head = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
+
+    def forward(self, x):
+        with torch.no_grad():
+            y = self.first(x).clone()
+            y[:, :8] = self.second(x)[:, :8]
+        z = self.head(y).clone()
+        z[:, 4:8] = torch.tanh(z[:, :4])
+        return z
+
+
+class Tied(nn.Module):
+    """One table at both ends."""
+
+    def __init__(self, *, trained):
+        super().__init__()
+        self.table = nn.Embedding(100, WIDTH).requires_grad_(trained)
+        self.middle, self.head = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 100, bias=False)
+        self.head.weight = self.table.weight
+
+    def forward(self, x):
+        return self.head(self.middle(self.table(x)))
+
+
 def frozen_below():
     model = nn.Sequential(*(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU()) for _ in range(4)))
     model[:2].requires_grad_(False)
@@ -56,6 +85,7 @@ MODELS = {
     "detach": lambda: WithoutGradient("detach"),
     "no_grad": lambda: WithoutGradient("no_grad"),
     "beside": lambda: WithoutGradient("beside"),
+    "part": PartWithoutGradient,
     "slopes": lambda: nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.PReLU(), nn.Linear(WIDTH, WIDTH)),
 }
 
@@ -88,6 +118,18 @@ def test_a_file_says_the_same_as_the_module(module, tmp_path):
     torch.export.save(program, tmp_path / "m.pt2")
     saved, recorded = load_workload(str(tmp_path / "m.pt2")), from_torch(module, (x,), name="m")
     assert saved.chain(BATCH, 1) == recorded.chain(BATCH, 1)
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_tied_table_is_kept_once_trained_or_not(trained):
+    ids = torch.zeros((1, 4), dtype=torch.long)
+    chain = from_torch(Tied(trained=trained), (ids,), name="m").chain(BATCH, 1)
+    apart, once = ([c.layers[i] for i in c.index] for c in (chain, chain.joined))
+    own, table = WIDTH * WIDTH + WIDTH, 100 * WIDTH
+    assert sum(layer.parameters for layer in apart) == own + trained * 2 * table
+    assert sum(layer.parameters for layer in once) == own + trained * table
+    assert sum(layer.frozen_weight_bytes for layer in apart) == (not trained) * 2 * 2 * table
+    assert sum(layer.frozen_weight_bytes for layer in once) == (not trained) * 2 * table
 
 
 def test_nothing_is_kept_and_nothing_runs_back_below_the_first_trained_operator():
