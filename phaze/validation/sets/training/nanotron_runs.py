@@ -17,6 +17,7 @@ from phaze.hardware.derived_figures import GIB, hbm_capacity_bytes
 from phaze.parallel.cluster import Cluster
 from phaze.parallel.framework import Framework, load_framework
 from phaze.parallel.parallel_plan import ParallelPlan, Zero
+from phaze.parallel.training.iteration import MemoryBreakdown
 from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.validation.measured.measured_cases import Judged
 from phaze.validation.measured.measured_systems import network_of
@@ -30,14 +31,14 @@ CRASHED = "crashed: nothing was measured"
 EMPTY_STAGE = "the framework's division leaves a device without a layer: the run cannot start"
 LOSS_APART = "the framework's division has the loss on another device than the head"
 SLOW = "twice as long as the same layout takes for as many samples in another run: a slow node or network"
-OTHER_VERSION = "another version of the software, told by its memory: every exchange waits a fixed time"
+HOST_LATE = "the device waits for the host at every exchange, told by its memory: no operand is still in use"
 
 _SLOW = 2.0
 """Over the best run of a layout; equal runs that go well differ by a few percent."""
 _LATE = 1.25
-"""Over the time of the faster version, where a run is of the other."""
+"""Over the time that the plan takes, where the host does not run ahead of the device."""
 _TOLD = 1.1
-"""Least ratio of the memory of both versions where the one that is nearer can be told."""
+"""Least ratio of the memory with and without gathered operands where the one that is nearer can be told."""
 _NETWORK = "p5-h100"
 
 _Cells = Mapping[str, str]
@@ -49,22 +50,22 @@ def times(columns: Columns) -> Judged:
     for row, one in enumerate(_rows(columns)):
         if (why := one.refusal or (SLOW if row in slow else None)) is not None:
             runs.drop(why)
-        elif one.gathers_again:
-            runs.drop(OTHER_VERSION)
+        elif one.keeps_none:
+            runs.drop(HOST_LATE)
         else:
             runs.keep(one.run(float(one.cells["step_s"])))
     return runs.judge()
 
 
 def memory(columns: Columns) -> Judged:
-    """Peak bytes that PyTorch holds on a device; late runs are of the version that gathers again in backward."""
+    """Peak bytes that PyTorch holds on the device that writes them down, one of the first stage."""
     slow, kept, excluded = _slow_rows(columns), [], defaultdict[str, int](int)
     for row, one in enumerate(_rows(columns)):
         if one.crashed or one.stages is None:
             excluded[CRASHED if one.crashed else EMPTY_STAGE] += 1
         else:
-            version = one.version(keeps=row not in slow and not one.late)
-            kept.append((float(one.cells["peak_memory_gb"]) * GIB, one.memory_bytes(version)))
+            ahead = row not in slow and not one.late
+            kept.append((float(one.cells["peak_memory_gb"]) * GIB, one.held_bytes(ahead=ahead)))
     measured, predicted = np.array(kept, dtype=np.float64).reshape(-1, 2).T
     return Judged(measured, {Fidelity.ANALYTIC: predicted, Fidelity.CALIBRATED: predicted}, dict(excluded))
 
@@ -77,7 +78,8 @@ def fits(columns: Columns) -> Judged:
         if one.stages is None:
             excluded[EMPTY_STAGE] += 1
         else:
-            kept.append((not one.crashed, one.memory_bytes(one.version(keeps=True)) <= room))
+            needed = max(*one.devices_bytes(one.version()), one.held_bytes(ahead=True))
+            kept.append((not one.crashed, needed <= room))
     measured, predicted = np.array(kept, dtype=np.float64).reshape(-1, 2).T
     return Judged(measured, {Fidelity.ANALYTIC: predicted, Fidelity.CALIBRATED: predicted}, dict(excluded))
 
@@ -117,18 +119,18 @@ class _Row:
             return EMPTY_STAGE
         return LOSS_APART if len(self.stages) < self.size("pp") else None
 
-    def version(self, *, keeps: bool) -> Framework:
-        """The software; with pipelines as in the runs that its authors repeated."""
+    def version(self, *, keeps: bool | None = None) -> Framework:
+        """The software, with pipelines as in the runs that its authors repeated; `keeps`: whether gathered operands."""
         name = "nanotron-2025" if self.size("pp") == 1 else "nanotron-2025-pipelines"
         return _version(name, keeps=keeps)
 
     @property
-    def gathers_again(self) -> bool:
-        """Whether its memory is nearer to that of the version that keeps no gathered operands."""
-        kept, again = (self.memory_bytes(self.version(keeps=keeps)) for keeps in (True, False))
+    def keeps_none(self) -> bool:
+        """Whether its memory is nearer to that without any gathered operand than to that with all of them."""
+        kept, none = (max(self.devices_bytes(self.version(keeps=keeps))) for keeps in (True, False))
         measured = float(self.cells["peak_memory_gb"]) * GIB
-        nearer = abs(math.log(again / measured)) < abs(math.log(kept / measured))
-        return kept > _TOLD * again and nearer
+        nearer = abs(math.log(none / measured)) < abs(math.log(kept / measured))
+        return kept > _TOLD * none and nearer
 
     @property
     def late(self) -> bool:
@@ -137,15 +139,54 @@ class _Row:
         found = estimator(run, Fidelity.CALIBRATED, self.known).iteration(run.strategy)
         return run.measured > _LATE * found.iteration_s
 
-    def memory_bytes(self, framework: Framework) -> float:
-        """Peak memory of the device that needs most under a version."""
+    def devices_bytes(self, framework: Framework) -> list[float]:
+        """Memory of a device of every stage that has a block or the head."""
+        return [device.total_bytes + self._apart_bytes(device) for device in self._devices(framework)]
+
+    def held_bytes(self, *, ahead: bool) -> float:
+        """Peak memory that PyTorch holds on a device of the first stage, whether or not the host runs ahead of it.
+
+        A gathered operand is freed by the host, which is ahead of the device, and its memory can serve again only after
+        the exchange on its own stream has ended. Held are those of the microbatches that fill a pipeline but for one,
+        and of one more where no device waits for its host.
+        """
+        if self.size("pp") == 1:
+            return self.devices_bytes(self.version(keeps=ahead))[0]
+        needed = self.devices_bytes(self.version(keeps=False))[0]
+        return needed + ahead * self._waiting_microbatches * self._gathered_bytes
+
+    def _devices(self, framework: Framework) -> tuple[MemoryBreakdown, ...]:
         run = self.run(math.nan, framework)
-        found = estimator(run, Fidelity.CALIBRATED, self.known).memory(run.strategy)
-        return max(device.total_bytes for device in found)
+        return estimator(run, Fidelity.CALIBRATED, self.known).memory(run.strategy)
+
+    def _apart_bytes(self, device: MemoryBreakdown) -> float:
+        """Activations of one more microbatch, which a stage with nothing but the loss keeps in flight on the others."""
+        modelled = self._in_flight(len(self.stages or ()))
+        return device.activations_bytes * (self._in_flight(self.size("pp")) / modelled - 1.0)
+
+    def _in_flight(self, stages: int) -> int:
+        """Microbatches that the first of so many stages keeps."""
+        return min(stages, self.size("global_batch") // (self.size("dp") * self.size("micro_batch")))
+
+    @property
+    def _waiting_microbatches(self) -> int:
+        run = self.run(math.nan, self.version(keeps=False))
+        found = estimator(run, Fidelity.CALIBRATED, self.known).stage_times(run.strategy)
+        waits = found.forward.host_s[0] + found.backward.host_s[0] > 0.0
+        return max(self._in_flight(self.size("pp")) - 2, 0) + (not waits)
+
+    @property
+    def _gathered_bytes(self) -> float:
+        """Operands of one microbatch that the first stage gathers, without a device's own part."""
+        kept, none = (self._devices(self.version(keeps=keeps))[0] for keeps in (True, False))
+        lost = 1.0 + self.version().fragmentation
+        return (kept.activations_bytes - none.activations_bytes) / (
+            lost * self._in_flight(len(self.stages or ()))
+        )
 
     def run(self, measured: float, framework: Framework | None = None) -> PublishedRun:
         """The run as the model sees it."""
-        framework, stages = framework or self.version(keeps=True), self.stages or ()
+        framework, stages = framework or self.version(), self.stages or ()
         cluster = Cluster(self.size("gpus"), self.size("global_batch"), network_of(_NETWORK))
         tensor = self.size("tp")
         plan = ParallelPlan(
@@ -169,9 +210,10 @@ def _rows(columns: Columns) -> Iterable[_Row]:
         yield _Row({name: columns[name][row] for name in columns.text}, known)
 
 
-@lru_cache(maxsize=4)
-def _version(name: str, *, keeps: bool) -> Framework:
-    return load_framework(name).model_copy(update={"keeps_gathered": keeps})
+@lru_cache(maxsize=8)
+def _version(name: str, *, keeps: bool | None) -> Framework:
+    found = load_framework(name)
+    return found if keeps is None else found.model_copy(update={"keeps_gathered": keeps})
 
 
 @lru_cache(maxsize=64)
