@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from threading import Timer
 from time import monotonic
@@ -19,11 +20,13 @@ Row = dict[str, Any]
 
 _INFEASIBLE = 3
 _PATIENCE_S = 60.0  # beyond the limit of a search, before a command is ended from outside
+_BUSY = 20  # how much slower a machine with other work may be
+_IDLE_CLOCK = Path(__file__).with_name("idle_clock.py")
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What a command took: seconds by the clock and of processors, bytes at its peak, its exit code."""
+    """What a command took: seconds by its clock and of processors, bytes at its peak, its exit code."""
 
     seconds: float
     processor_s: float
@@ -36,29 +39,43 @@ class Spent:
         return {"seconds": self.seconds, "processor_s": self.processor_s, "peak_bytes": self.peak_bytes}
 
 
-def run_command(arguments: Sequence[str], output: Path, limit_s: float) -> Spent:
-    """A command of `dse`, its streams in `output`; it is ended a minute after the limit that it was told."""
-    command, begun = [sys.executable, "-m", "phaze.cli.main", *arguments], monotonic()
+def run_command(arguments: Sequence[str], output: Path, limit_s: float, *, idle: bool = False) -> Spent:
+    """A command of `dse`, its streams in `output`; it is ended a minute after the limit that it was told.
+
+    `idle`: its clock, too, shows what it would on an idle machine (`idle_clock`), whatever else this one does.
+    """
+    told = output.with_suffix(".clock")
+    entry = [str(_IDLE_CLOCK), str(told)] if idle else ["-m", "phaze.cli.main"]
+    begun, ends_s = monotonic(), limit_s + _PATIENCE_S
     with output.open("w", encoding="utf-8") as stream:
-        process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT)
-        timer = Timer(limit_s + _PATIENCE_S, process.kill)
+        process = subprocess.Popen(
+            [sys.executable, *entry, *arguments], stdout=stream, stderr=subprocess.STDOUT
+        )
+        resource.prlimit(process.pid, resource.RLIMIT_CPU, (ceil(ends_s),) * 2)
+        timer = Timer(_BUSY * ends_s if idle else ends_s, process.kill)
         timer.start()
         _, status, usage = os.wait4(process.pid, 0)
         timer.cancel()
     process.returncode = os.waitstatus_to_exitcode(status)
-    return Spent(monotonic() - begun, _processor_s(usage), usage.ru_maxrss * 1024, process.returncode)
+    seconds = float(told.read_text(encoding="utf-8")) if told.exists() else monotonic() - begun
+    return Spent(seconds, _processor_s(usage), usage.ru_maxrss * 1024, process.returncode)
 
 
 def _processor_s(usage: resource.struct_rusage) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def searched(name: str, arguments: Sequence[str], limit_s: float, then: Sequence[str] = ()) -> Row:
-    """`dse run` with so many seconds to search, as a row; with `then`, another command on its folder is measured."""
+def searched(
+    name: str, arguments: Sequence[str], limit_s: float, then: Sequence[str] = (), *, idle: bool = False
+) -> Row:
+    """`dse run` with so many seconds to search, as a row; with `then`, another command on its folder is measured.
+
+    `idle`: by the clock of an idle machine.
+    """
     with tempfile.TemporaryDirectory() as folder:
         out, output = Path(folder) / "run", Path(folder) / "output"
         asked = ["run", *arguments, "--no-cache", "--time-limit", f"{limit_s:g}s", "--out", str(out)]
-        spent = run_command(asked, output, limit_s)
+        spent = run_command(asked, output, limit_s, idle=idle)
         if then and not spent.code:
             spent = run_command([*then, str(out)], output, limit_s)
         row = {"case": name, **spent.row}

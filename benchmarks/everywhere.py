@@ -17,7 +17,7 @@ from phaze.workload.workload_library import builtin_names
 DEVICES = (8, 1024, 16_384)
 POWERS = ("300W", "700W")
 LATE = 1.1  # of the limit: what telling an answer may take, the start of the process aside
-START_S = 5.0
+START_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ _KEPT = ("case", "seconds", "processor_s", "peak_bytes", "gap", "failed", "infea
 
 def _status(name: str, asked: Sequence[str], limit_s: float) -> Row:
     """Whether and how a question was answered."""
-    row = searched(name, asked, limit_s)
+    row = searched(name, asked, limit_s, idle=True)
     return {key: row[key] for key in _KEPT if key in row}
 
 

@@ -303,7 +303,7 @@ def test_errors_of_silicon_are_those_of_its_laws():
 def test_every_question_is_in_one_share_and_is_asked_once(monkeypatch, tmp_path):
     asked = []
 
-    def answer(name, arguments, limit_s):
+    def answer(name, arguments, limit_s, **_):
         asked.append(name)
         known = {"case": name, "seconds": 70.0, "processor_s": 9.0, "peak_bytes": 1, "winner": "a"}
         if "16384" in name:

@@ -15,6 +15,16 @@ from phaze.api.catalogue_verbs import (
     workloads,
 )
 from phaze.api.evaluation_verbs import Compared, Evaluated, Validated, validate
+from phaze.api.measured_verbs import (
+    Calibrated,
+    MeasuredServing,
+    NetworkFitted,
+    calibrate,
+    measure_serving,
+    measure_template,
+    networks_cost,
+    networks_fit,
+)
 from phaze.api.planning_verbs import Planned, PlannedPools, PlannedServing, Varied, export
 from phaze.api.record_verbs import (
     Certified,
@@ -30,11 +40,12 @@ from phaze.api.record_verbs import (
     trace,
 )
 from phaze.api.result_tables import Table
-from phaze.api.search_verbs import Explored, Swept
+from phaze.api.search_verbs import Explored, ExploredService, Swept
 from phaze.api.verbs import (
     compare,
     evaluate,
     explore,
+    explore_service,
     plan,
     plan_pools,
     plan_serving,
@@ -42,14 +53,20 @@ from phaze.api.verbs import (
     whatif,
     whatif_failures,
 )
+from phaze.api.workload_verbs import Graph, archs_export, graph
 
 __all__ = [
+    "Calibrated",
     "Certified",
     "Compared",
     "Differed",
     "Evaluated",
     "Explained",
     "Explored",
+    "ExploredService",
+    "Graph",
+    "MeasuredServing",
+    "NetworkFitted",
     "ParetoFront",
     "Planned",
     "PlannedPools",
@@ -59,15 +76,23 @@ __all__ = [
     "Validated",
     "Varied",
     "archs",
+    "archs_export",
+    "calibrate",
     "certify",
     "compare",
     "diff",
     "evaluate",
     "explain",
     "explore",
+    "explore_service",
     "export",
     "frameworks",
+    "graph",
+    "measure_serving",
+    "measure_template",
     "networks",
+    "networks_cost",
+    "networks_fit",
     "pareto",
     "plan",
     "plan_pools",

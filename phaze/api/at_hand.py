@@ -9,14 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 from phaze.api.evaluation_verbs import Evaluated
 from phaze.api.planning_verbs import Planned, PlannedPools, PlannedServing, Varied
-from phaze.api.search_verbs import Explored, Swept
+from phaze.api.search_verbs import Explored, ExploredService, Swept
 from phaze.errors import InputError
 
 if TYPE_CHECKING:
     from phaze.explore.request.explore_request import ExploreRequest
     from phaze.runs.document_formats import Answer
 
-Run = Explored | Evaluated | Swept | Planned | PlannedPools | PlannedServing | Varied | str | Path
+Run = (
+    Explored
+    | ExploredService
+    | Evaluated
+    | Swept
+    | Planned
+    | PlannedPools
+    | PlannedServing
+    | Varied
+    | str
+    | Path
+)
 """A run: its folder, or the result that a function came back with."""
 
 
@@ -26,7 +37,7 @@ def arguments_at_hand(given: Mapping[str, Any]) -> dict[str, Any]:
     if "arch" in held:
         arch = held["arch"]
         several = isinstance(arch, Sequence) and not isinstance(arch, str)
-        held["arch"] = [_architecture(one) for one in arch] if several else _architecture(arch)
+        held["arch"] = [architecture_at_hand(one) for one in arch] if several else architecture_at_hand(arch)
     if isinstance(vary := held.get("vary"), Mapping):
         held["vary"] = _varied(vary)
     return held
@@ -41,16 +52,18 @@ def _varied(vary: Mapping[str, Any]) -> str:
     return f"{name}={','.join(map(str, each))}"
 
 
-def _architecture(given: object) -> object:
+def architecture_at_hand(given: object) -> Any:  # noqa: ANN401 - whatever names a chip
     """The architecture of a result; anything else as it is."""
     from phaze.explore.documents.result_document import Design, FrontierPoint, ScorePoint
     from phaze.hardware.architecture import Architecture
 
     match given:
         case Explored():
-            return _architecture(given.best)
+            return architecture_at_hand(given.best)
+        case ExploredService():
+            return Architecture(name=given.chip.id, fields=given.chip.architecture)
         case Evaluated():
-            return _architecture(given.design)
+            return architecture_at_hand(given.design)
         case Design() | FrontierPoint() | ScorePoint():
             return Architecture(name=given.id, fields=given.architecture)
     return given
@@ -89,7 +102,7 @@ def run_at_hand(run: Run) -> RunAtHand:
         case Evaluated():
             name = run.design.id
             return RunAtHand(name, run.document, (), _without_question(name))
-        case Planned() | PlannedServing() | Varied():
+        case Planned() | PlannedPools() | PlannedServing() | Varied() | ExploredService():
             name = f"the result of phaze.{_FUNCTIONS[type(run)]}"
             return RunAtHand(name, run.document, (), _without_question(name))
     kind = type(run).__name__
@@ -98,7 +111,13 @@ def run_at_hand(run: Run) -> RunAtHand:
     )
 
 
-_FUNCTIONS = {Planned: "plan", PlannedPools: "plan_pools", PlannedServing: "plan_serving", Varied: "whatif"}
+_FUNCTIONS = {
+    Planned: "plan",
+    PlannedPools: "plan_pools",
+    PlannedServing: "plan_serving",
+    Varied: "whatif",
+    ExploredService: "explore_service",
+}
 
 
 def _kept(run: Path) -> RunAtHand:

@@ -23,17 +23,22 @@ _Result = TypeVar("_Result")
 
 _OPTION = re.compile(r"--([a-z][a-z0-9-]*)")
 _VERB = re.compile(
-    r"\bdse (run|evaluate|compare|sweep|validate|plan serving|plan pools|plan|whatif failures|whatif|certify|explain|"
-    r"pareto|report|trace|diff|replay|archs|workloads|networks|spaces|frameworks|plans|"
-    r"solve schedule|solve placement)\b"
-    r"(?! (?:show|new|export|cost|fit)\b)"
+    r"\bdse (run --serve|run|evaluate|compare|sweep|validate|calibrate|plan serving|plan pools|plan|whatif failures|"
+    r"whatif|certify|explain|pareto|report|trace|diff|replay|graph|archs export|archs|workloads|networks cost|"
+    r"networks fit|networks|spaces|frameworks|plans|measure template|measure serving|"
+    r"solve schedule|solve placement|solve fleet|solve layers)\b"
+    r"(?! (?:show|new|export)\b)"
 )
 
 
 def in_python(text: str) -> str:
     """A sentence about options and verbs as one about arguments and functions."""
-    text = _OPTION.sub(lambda found: found[1].replace("-", "_"), text)
-    return _VERB.sub(lambda found: "phaze." + found[1].replace("run", "explore").replace(" ", "_"), text)
+    text = _VERB.sub(lambda found: "phaze." + _function(found[1]), text)
+    return _OPTION.sub(lambda found: found[1].replace("-", "_"), text)
+
+
+def _function(verb: str) -> str:
+    return {"run": "explore", "run --serve": "explore_service"}.get(verb, verb.replace(" ", "_"))
 
 
 def speaks_python(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
@@ -51,14 +56,17 @@ def speaks_python(function: Callable[_Arguments, _Result]) -> Callable[_Argument
 
 
 def with_arguments(
-    model: type[Options], verb: Callable[..., _Result], named: Arguments = dict
+    model: type[Options],
+    verb: Callable[..., _Result],
+    named: Arguments = dict,
+    wanted: Callable[[str], bool] | None = None,
 ) -> Callable[..., _Result]:
     """A function of Python with an argument for every option of a model; the `verb` is called with the model first.
 
     What else the verb takes stays as it is, by name. `named`: the arguments with what options hold in the place of
-    objects that Python has at hand.
+    objects that Python has at hand. `wanted`: which options it takes (default: those that are of Python).
     """
-    signature = _signature(model, verb)
+    signature = _signature(model, verb, wanted)
 
     def speaking(*arguments: Any, **by_name: Any) -> _Result:  # noqa: ANN401 - values of any option
         with _reworded():
@@ -85,13 +93,15 @@ def meaning(model: type[Options], name: str) -> str:
 _BESIDE = {"progress": "Is told what is done."}
 
 
-def _signature(model: type[Options], verb: Callable[..., object]) -> inspect.Signature:
+def _signature(
+    model: type[Options], verb: Callable[..., object], wanted: Callable[[str], bool] | None
+) -> inspect.Signature:
     """Signature of a verb: required arguments first, by position or name; the rest by name."""
     own, described = inspect.signature(verb), model.described()
     arguments = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=told.default, annotation=taken(model, name))
         for name, (told, option) in described.items()
-        if option.in_python
+        if (option.in_python if wanted is None else wanted(name))
     ]
     needed = [
         one.replace(kind=Parameter.POSITIONAL_OR_KEYWORD, default=Parameter.empty)

@@ -1,16 +1,18 @@
-"""Look for architectures: `phaze.explore` with a proof, `phaze.sweep` by samples; and what the two come back with."""
+"""Look for architectures: `phaze.explore` with a proof, `phaze.explore_service` for a service, `phaze.sweep` by
+samples; and what they come back with.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from phaze.api.python_arguments import in_python
-from phaze.api.result_tables import Records, Table, columns_of, design_rows, known_row
+from phaze.api.result_tables import Records, Table, columns_of, dataframe, design_rows, known_row
 from phaze.api.self_display import Shown
 
 if TYPE_CHECKING:
@@ -26,10 +28,17 @@ if TYPE_CHECKING:
         ResultDocument,
         ScorePoint,
     )
+    from phaze.explore.documents.serving_document import (
+        NextService,
+        ServedChip,
+        ServingDocument,
+        ServingFigures,
+    )
     from phaze.explore.documents.sweep_document import SweepDocument
     from phaze.explore.request.explore_request import ExploreRequest
     from phaze.explore.request.search_progress import Progress
     from phaze.explore.sampling.optuna_sweep import SweepPlan, SweepResult
+    from phaze.explore.services.service_answer import FoundService
     from phaze.inputs.option_models import RunOptions, SweepOptions
 
 
@@ -106,6 +115,56 @@ class Explored(Shown):
 
 
 @dataclass(frozen=True, repr=False)
+class ExploredService(Shown):
+    """The chip that serves a model best and its plan, with a proof.
+
+    `found` holds the document, which is what `dse run --serve --json` prints, the plan, and the space of its plans.
+    `folder`: the run directory, where one was asked for.
+    """
+
+    found: FoundService
+    folder: Path | None = None
+
+    @property
+    def document(self) -> ServingDocument:
+        """What was asked, the chip, its plan, its proof."""
+        return self.found.document
+
+    @property
+    def chip(self) -> ServedChip:
+        """The winner: architecture, area, power."""
+        return _told(self.document.chip)
+
+    @property
+    def best(self) -> ServingFigures:
+        """Its plan: pools, batches, latencies and rates."""
+        return self.document.best
+
+    @property
+    def certificate(self) -> Certificate:
+        """How far any other chip and plan of the space could be better."""
+        return _told(self.document.certificate)
+
+    @property
+    def next_best(self) -> Table[NextService]:
+        """The best chips after it, each of another kind."""
+        chips = tuple(self.document.next_best or ())
+        columns = columns_of([chip.model_dump() for chip in chips])
+        return Table("Next best", chips, columns, ("id", "tdp_w", "area_mm2", "tokens_per_s", "devices"))
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """A row for every pool as a pandas data frame."""
+        return dataframe(columns_of([pool.model_dump(mode="json") for pool in self.best.pools]))
+
+    def _blocks(self) -> Iterator[RenderableType]:
+        from phaze.report.terminal.plan_tables import serving_tables
+        from phaze.report.terminal.service_tables import service_sentence
+
+        yield in_python(service_sentence(self.document, self.chip, self.certificate))
+        yield from serving_tables(self.found.plan, self.found.space, None, self.document.cost)
+
+
+@dataclass(frozen=True, repr=False)
 class Swept(Shown):
     """What an Optuna study came to: `result` as rows, `plan` as it was asked.
 
@@ -178,6 +237,31 @@ def explore(options: RunOptions, progress: Progress | None = None) -> Explored:
     return Explored(document, answer, resolve_strategy(request), folder)
 
 
+def explore_service(options: RunOptions, progress: Progress | None = None) -> ExploredService:
+    """Find the chip and the plan that serve a model best, with a proof, as `dse run --serve` does.
+
+    `serve`: the load: saturated (default), rate=REQUESTS_PER_S or concurrency=CLIENTS. `objective`: throughput,
+    tokens_per_s_per_w or cost_per_million_tokens. `ttft` and `tpot`: latency targets. `out`: keep a run directory
+    there. `progress` is told what is done.
+
+    Raises InputError where an argument is not valid, InfeasibleError where nothing keeps the budgets or the targets,
+    OutOfTimeError where the time limit passes before anything is known.
+    """
+    from phaze.explore.request.search_progress import Clock, SilentProgress
+    from phaze.explore.services.service_answer import find_service
+    from phaze.inputs.recorded.input_files import record_question
+    from phaze.inputs.run_inputs import make_service
+    from phaze.runs.run_directory import kept_answer
+
+    asked = options if options.serve is not None else replace(options, serve="saturated")
+    request = make_service(asked)
+    with kept_answer(asked.out) as keep:
+        found = find_service(request, progress or SilentProgress(), Clock(request.time_limit_s), asked.seed)
+        document = record_question(found.document, "run", asked)
+        keep(document)
+    return ExploredService(replace(found, document=document), asked.out)
+
+
 def sweep(options: SweepOptions, progress: Progress | None = None) -> Swept:
     """Sample the design space with Optuna, as `dse sweep` does.
 
@@ -226,3 +310,14 @@ def _place(
         return
     with run_directory(out, resume=resume) as folder, logged_progress(folder, report) as log:
         yield folder, log
+
+
+_Told = TypeVar("_Told")
+
+
+def _told(part: _Told | None) -> _Told:
+    """Part of a document that every service found has."""
+    if part is None:
+        msg = "a service without a chip"
+        raise ValueError(msg)
+    return part

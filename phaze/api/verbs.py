@@ -19,8 +19,10 @@ from phaze.inputs.option_models import (
     WhatIfFailuresOptions,
     WhatIfOptions,
 )
+from phaze.inputs.run_inputs import is_of_services
 
 explore = with_arguments(RunOptions, search_verbs.explore)
+explore_service = with_arguments(RunOptions, search_verbs.explore_service, wanted=is_of_services)
 sweep = with_arguments(SweepOptions, search_verbs.sweep)
 evaluate = with_arguments(EvaluateOptions, evaluation_verbs.evaluate, arguments_at_hand)
 compare = with_arguments(CompareOptions, evaluation_verbs.compare, arguments_at_hand)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from phaze.api.evaluation_verbs import Compared, Evaluated
 from phaze.api.planning_verbs import Planned, PlannedPools, PlannedServing, Varied
-from phaze.api.search_verbs import Explored, Swept
+from phaze.api.search_verbs import Explored, ExploredService, Swept
 from phaze.explore.documents.result_document import Design, FrontierPoint, ScorePoint
 from phaze.explore.request.search_progress import Progress
 from phaze.hardware.architecture import Architecture
@@ -74,6 +74,43 @@ def explore(
     gap: float = 0.0,
     progress: Progress | None = None,
 ) -> Explored: ...
+def explore_service(
+    workload: Source | Sequence[Source],
+    *,
+    devices: int | None = None,
+    network: str | Path | Network = "default",
+    recipe: str | None = None,
+    rung: str = "analytic",
+    kv_cache: str = "contiguous",
+    kv_cache_format: str | None = None,
+    electricity_price: float | None = None,
+    pue: float | None = None,
+    carbon_intensity: Quantity | None = None,
+    volume: float | None = None,
+    rent: float | None = None,
+    economics: str | Path | None = None,
+    power: Quantity | None = None,
+    area: Quantity | None = None,
+    power_density: Quantity | None = None,
+    dvfs: bool = False,
+    tdp_margin: float = 1.0,
+    space: str | Path | DesignSpace = "default",
+    node: str | None = None,
+    clock: Quantity | None = None,
+    fix: Mapping[str, object] | Sequence[str] | None = None,
+    seed: int = 0,
+    out: str | Path | None = None,
+    objective: str = "throughput",
+    serve: str | None = None,
+    prompt: int | None = None,
+    output_tokens: int | None = None,
+    ttft: Quantity | None = None,
+    tpot: Quantity | None = None,
+    disaggregate: bool | None = None,
+    time_limit: Quantity = "60s",
+    gap: float = 0.0,
+    progress: Progress | None = None,
+) -> ExploredService: ...
 def sweep(
     workload: Source,
     *,

@@ -43,6 +43,11 @@ _NOT_OF_SERVICES = (
 )
 
 
+def is_of_services(name: str) -> bool:
+    """Whether an option of `dse run` says something where it looks for the chip of a service."""
+    return name not in (*_NOT_OF_SERVICES, "no_cache", "json", "quiet")
+
+
 def make_request(options: RunOptions) -> ExploreRequest:
     """The request behind the options of `dse run`.
 
@@ -52,7 +57,7 @@ def make_request(options: RunOptions) -> ExploreRequest:
     from phaze.explore.request.explore_request import ExploreRequest, Objective
 
     if options.serve is not None:
-        raise InputError("--serve looks for the chip of a service: ask dse run on the command line")
+        raise InputError("--serve looks for the chip of a service: ask dse run --serve")
     for name in _OF_SERVICES:
         if getattr(options, name) is not None:
             raise InputError(f"{_flag(name)} is for a service: give --serve")

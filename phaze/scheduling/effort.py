@@ -29,3 +29,15 @@ class SolveLimits:
 
 KNOWN = SolveLimits(lambda: 0.0, 0.0)
 """No search: the best schedules that are known have to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Limits of bounding in steps: when bounds are tightened no more, and when nothing is begun any more."""
+
+    tightens: SolveLimits
+    ends: SolveLimits
+
+
+ENDLESS = Patience(SolveLimits(lambda: math.inf), SolveLimits(lambda: math.inf))
+"""All steps."""

@@ -126,12 +126,20 @@ class TimedChain:
         least = self.lower_bounds(rows)
         return LayerTimes(np.maximum(forward, least.forward_s), np.maximum(backward, least.backward_s))
 
-    def rough(self, rows: Rows, path: LayerTimes | None = None) -> tuple[LayerTimes, LayerTimes]:
+    def rough(
+        self, rows: Rows, path: LayerTimes | None = None, limits: SolveLimits | None = None
+    ) -> tuple[LayerTimes, LayerTimes]:
         """Proven (lower, upper) layer times for the architectures at `rows` from one list schedule of each pass.
 
-        `path`: their `path_bounds`, where these are known.
+        `path`: their `path_bounds`, where these are known. Passes that come after the limits have no upper bound.
         """
-        found = [[p.bounds(rows, rough=True) for p in passes] for passes in (self.forward, self.backward)]
+
+        def bounds(one: TimedPass) -> TimeBounds:
+            if limits is not None and limits.over:
+                return TimeBounds(np.zeros(len(rows)), np.full(len(rows), np.inf))
+            return one.bounds(rows, rough=True)
+
+        found = [[bounds(one) for one in passes] for passes in (self.forward, self.backward)]
         upper = LayerTimes(*(np.ascontiguousarray(np.array([b.upper_s for b in some]).T) for some in found))
         # Neither of the two lower bounds knows all that the other one knows.
         least = self.path_bounds(rows) if path is None else path

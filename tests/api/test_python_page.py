@@ -43,4 +43,7 @@ def test_the_guide_runs(tmp_path, monkeypatch, capsys):
     assert 1 < names["gain"] <= 1.6 / 1.41
     assert names["needed_bytes"] > 16 * 2**30
     assert "model FLOPs utilisation" in capsys.readouterr().out
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["front.svg", "report.html"]
+    assert names["own"].result.iteration_time_s != names["a100"].result.iteration_time_s
+    assert names["server"].certificate.optimal
+    written = {"front.svg", "report.html", "layer.svg", "products.csv", "a100.calibration.yaml"}
+    assert {path.name for path in tmp_path.iterdir()} == written

@@ -333,7 +333,11 @@ def _taken(kind, value):
 
 
 _TITAN = {
-    "model": {"name": {"llama3", "deepseek_v3", "qwen3"}, "flavor": str, "converters": ["float8", "mx"]},
+    "model": {
+        "name": {"llama3", "deepseek_v3", "qwen3"},
+        "flavor": str,
+        "converters": ["quantize.linear.float8", "quantize.linear.mx"],
+    },
     "training": {
         "local_batch_size": int,
         "global_batch_size": int,
@@ -353,20 +357,22 @@ _TITAN = {
         "pipeline_parallel_schedule": {"GPipe", "1F1B", "Interleaved1F1B", "ZBVZeroBubble"},
     },
     "activation_checkpoint": {"mode": {"selective", "full", "none"}},
-    "float8": {
+    "quantize.linear.float8": {
         "recipe_name": {"tensorwise", "rowwise", "rowwise_with_gw_hp"},
         "enable_fsdp_float8_all_gather": bool,
     },
-    "mx": {},
 }
-"""Sections, options and types of torchtitan's torchtitan/config/job_config.py (commit 6404b93); schedules are those of
+"""Sections, options and types of torchtitan's torchtitan/config/job_config.py (release 0.2.2); schedules are those of
 torch/distributed/pipelining/schedules.py."""
 
 
 def titan(text):
     """A recipe as torchtitan reads it; what its configuration does not have is an error."""
     told = tomllib.loads(text)
-    for section, options in told.items():
+    sections = {name: options for name, options in told.items() if name != "quantize"}
+    for linear in told.get("quantize", {}).values():
+        sections |= {f"quantize.linear.{name}": options for name, options in linear.items()}
+    for section, options in sections.items():
         for name, value in options.items():
             kind = _TITAN[section][name]
             if isinstance(kind, set):
@@ -412,6 +418,26 @@ def test_recipes_have_the_options_of_their_framework_alone(plan_file, way, few_b
         assert told.get("ici_fsdp_parallelism", 1) * told.get("ici_data_parallelism", 1) > 0
         told = titan(recipe(document, Target.TORCHTITAN).text)
         assert told["parallelism"]["pipeline_parallel_degree"] == strategy.pipeline_parallel
+
+
+def test_torchtitan_itself_reads_its_recipes(plan_file, tmp_path):
+    """`pip install torchtitan==0.2.2`, the last release that is configured in TOML, brings the parser."""
+    config = pytest.importorskip("torchtitan.config", exc_type=ImportError)
+    if not hasattr(config, "JobConfig"):
+        pytest.skip("this torchtitan is configured in Python")
+    file = tmp_path / "recipe.toml"
+    for way, few_bits in zip(_WAYS, (None, "fp8", "fp8-early", "fp8-rows", "mxfp8", "nvfp4"), strict=True):
+        document = of(plan_file, "llama3-8b")
+        strategy = document.best.strategy.model_copy(update=way)
+        best = document.best.model_copy(update={"strategy": strategy})
+        request = document.request | {"recipe": few_bits}
+        document = document.model_copy(update={"best": best, "request": request})
+        file.write_text(recipe(document, Target.TORCHTITAN).text)
+        told = config.ConfigManager().parse_args([f"--job.config_file={file}"])
+        assert (told.model.name, told.model.flavor) == ("llama3", "8B")
+        assert told.parallelism.tensor_parallel_degree == strategy.tensor_parallel
+        assert told.parallelism.pipeline_parallel_degree == strategy.pipeline_parallel
+        assert bool(told.model.converters) == (few_bits not in {None, "nvfp4"})
 
 
 @pytest.mark.parametrize(

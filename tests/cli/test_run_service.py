@@ -7,6 +7,9 @@ import json
 import pytest
 from test_plan_serving import SERVED
 
+import phaze
+from phaze.errors import InputError
+
 FEW = """
 schema_version: 1
 name: few
@@ -79,3 +82,31 @@ def test_refusals(run, tmp_path, options, said, ends):
     assert (code, out) == (ends, "")
     assert said in " ".join(err.split())
     assert not (tmp_path / "run" / "result.json").exists()
+
+
+def test_from_python_and_what_the_result_is_taken_for(run, tmp_path):
+    code, out, _ = run("--serve", "concurrency=8", "--json")
+    assert code == 0
+    told = json.loads(out)
+    found = phaze.explore_service(
+        tmp_path / "served.yaml",
+        space=tmp_path / "few.yaml",
+        serve="concurrency=8",
+        prompt=256,
+        output_tokens=32,
+        devices=2,
+        disaggregate=False,
+        out=tmp_path / "kept",
+    )
+    assert found.chip.id == told["chip"]["id"]
+    assert found.best.tokens_per_s == told["best"]["tokens_per_s"]
+    assert found.certificate.optimal
+    assert [one.id for one in found.next_best] == [one["id"] for one in told["next_best"]]
+    assert found.chip.id in repr(found)
+    assert phaze.diff(found, tmp_path / "kept").same_answer
+    assert phaze.evaluate(found, "gpt3-small", devices=2, global_batch=8).design.tdp_w == pytest.approx(
+        found.chip.tdp_w
+    )
+    assert phaze.report(found, tmp_path / "page.html").is_file()
+    with pytest.raises(InputError, match="objective 'area' is not known"):
+        phaze.explore_service("gpt3-small", objective="area")

@@ -116,20 +116,17 @@ def export(
         dse archs export tpuv4 --for accelforge
         dse archs export results/gpt3-400W --for scale-sim --workload gpt3 --out gpt3-scale-sim
     """
+    from phaze.api.workload_verbs import exported_files
     from phaze.cli.console_output import say
     from phaze.inputs.architecture_names import find_architecture
-    from phaze.inputs.named_choices import choose
     from phaze.inputs.task_inputs import open_workload
-    from phaze.report.exports.simulator_inputs import Simulator, matrix_products, simulator_files
     from phaze.runs.atomic_files import file_name, write_atomically
     from phaze.runs.run_directory import run_directory
 
-    chip, simulator = find_architecture(arch), choose(Simulator, target, "--for")
-    workload = workload or _workload_of_run(Path(arch))
+    chip, workload = find_architecture(arch), workload or _workload_of_run(Path(arch))
     opened = open_workload(workload, mode=mode, attention=attention, bind=bind or ()) if workload else None
-    work = matrix_products(opened.chain(microbatch, tensor_parallel)) if opened else ()
-    files = simulator_files(chip, work, simulator)
-    with run_directory(out or Path(f"{file_name(chip.name)}-{simulator.value}")) as folder:
+    files = exported_files(chip, target, "--for", opened, microbatch, tensor_parallel)
+    with run_directory(out or Path(f"{file_name(chip.name)}-{target}")) as folder:
         for name, text in files.items():
             write_atomically(folder / name, text)
     say(f"written: {', '.join(str(folder / name) for name in files)}", quiet=quiet)

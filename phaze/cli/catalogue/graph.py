@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,17 +12,6 @@ from phaze.cli.shell_completion import one_of
 
 if TYPE_CHECKING:
     from phaze.report.charts.operator_graph_chart import Drawing
-    from phaze.workload.work import LayerChain
-
-
-class Format(StrEnum):
-    """How a graph is written."""
-
-    TEXT = "text"
-    DOT = "dot"
-    JSON = "json"
-    SVG = "svg"
-    MERMAID = "mermaid"
 
 
 def command(
@@ -56,41 +43,13 @@ def command(
 
     See also: dse workloads show for FLOPs and bytes.
     """
+    from phaze.api.workload_verbs import GraphFormat, drawing, graph_text
     from phaze.inputs.named_choices import choose
     from phaze.inputs.task_inputs import open_workload
-    from phaze.report.charts.operator_graph_chart import draw_layer, draw_model
 
-    wanted = choose(Format, format, "--format")
+    wanted = choose(GraphFormat, format, "--format")
     model = open_workload(workload, mode=mode, attention=attention, bind=bind or ())
-    widths = model.tensor_parallel_widths(tensor_parallel)
-    chain = _chain(model.chain, microbatch, tensor_parallel, widths)
-    drawing = draw_model(chain, model.mode) if layer is None else draw_layer(chain, model.mode, layer)
-    _write(_text(drawing, wanted), out)
-
-
-def _chain(
-    chain: Callable[[int, int], LayerChain], microbatch: int, width: int, widths: tuple[int, ...]
-) -> LayerChain:
-    """The chain of layers at an admissible width. InputError for another one."""
-    from phaze.errors import InputError
-
-    if width not in widths:
-        known = ", ".join(map(str, widths))
-        raise InputError(f"--tensor-parallel {width} does not divide this workload; {known} would")
-    return chain(microbatch, width)
-
-
-def _text(drawing: Drawing, wanted: Format) -> str:
-    from phaze.report.charts.operator_graph_chart import to_dot, to_json, to_mermaid, to_svg
-
-    writers: Mapping[Format, Callable[[Drawing], str]] = {
-        Format.TEXT: _tables,
-        Format.DOT: to_dot,
-        Format.JSON: to_json,
-        Format.SVG: to_svg,
-        Format.MERMAID: to_mermaid,
-    }
-    return writers[wanted](drawing)
+    _write(graph_text(drawing(model, layer, microbatch, tensor_parallel), wanted, _tables), out)
 
 
 def _tables(drawing: Drawing) -> str:

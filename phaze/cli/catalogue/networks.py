@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,106 +13,30 @@ from phaze.cli import shell_completion as known
 from phaze.cli.catalogue.noun_commands import Row, noun_app
 
 
-def cost_curve(
-    name: str, collective: str, devices: int, sizes: str, arch: str | None, constants: str | None
-) -> dict[str, Any]:
-    """Time, bus bandwidth and algorithm per size, fastest first among algorithms. Raises InputError."""
-    import numpy as np
-
-    from phaze.cost.collective_times import algorithms_s, wire_bytes
-    from phaze.cost.kernels.link_constants import with_laws
-    from phaze.hardware.cluster_network import load_network
-    from phaze.inputs.named_choices import choose
-    from phaze.quantity import parse_size
-    from phaze.workload.work import Collective
-
-    kind = choose(Collective, collective, "--collective")
-    payload = np.array([parse_size(text.strip(), "--sizes") for text in sizes.split(",")])
-    network = load_network(name)
-    if constants is not None:
-        network = with_laws(network, _known_family(constants))
-    links = _chip_link_bandwidth(network.tiers[0].bandwidth_bytes_per_s, name, arch)
-    times = algorithms_s(kind, payload, network, links, devices)
-    if not times:
-        from phaze.errors import InputError
-
-        raise InputError(f"network {name}: no algorithm for {collective} among {devices} devices")
-    rows = []
-    for i, size in enumerate(payload.tolist()):
-        seconds = dict(sorted(((str(a), float(t[i])) for a, t in times.items()), key=lambda pair: pair[1]))
-        algorithm, least = next(iter(seconds.items()))
-        rows.append(
-            {
-                "size_bytes": size,
-                "time_s": least,
-                "bus_bandwidth_bytes_per_s": float(wire_bytes(kind, size, devices)) / least,
-                "algorithm": algorithm,
-                "algorithms_s": seconds,
-            }
-        )
-    return {"network": network.name, "collective": kind.value, "devices": devices, "rows": rows}
-
-
-def _known_family(name: str) -> str:
-    """A family that some medium has constants of. Raises InputError."""
-    from phaze.cost.kernels.fitted_constants import fitted_constants
-    from phaze.cost.kernels.link_constants import law_file
-    from phaze.errors import InputError
-    from phaze.hardware.network_tiers import LinkLaw, Medium
-    from phaze.inputs.named_choices import nearest
-
-    known = sorted({family for medium in Medium for family in fitted_constants(LinkLaw, law_file(medium))})
-    if name not in known:
-        raise InputError(
-            f"--constants {name!r} is not known{nearest(name, known)}; choose one of {', '.join(known)}"
-        )
-    return name
-
-
-def _chip_link_bandwidth(own: float | None, network: str, arch: str | None) -> float:
-    """Bandwidth of the chip's own links in bytes/s, where the network has none. Raises InputError."""
-    from phaze.errors import InputError
-    from phaze.inputs.architecture_names import find_architecture
-
-    if own is not None:
-        return own
-    if arch is None:
-        raise InputError(f"network {network} takes the links of the chip: give one, --arch a100")
-    return float(find_architecture(arch).fields["link_bandwidth_bytes_per_s"])
-
-
 def report_fit(
     file: Path, out: Path | None, system: str | None, bandwidth: str | None, *, json: bool
 ) -> None:
     """Fit, write or print the network file, and tell the errors. Raises InputError."""
+    from phaze.api.measured_verbs import NetworkFitted, fit_sentence, network_fit
     from phaze.cli.catalogue.noun_commands import write_new
     from phaze.cli.console_output import print_json, say
-    from phaze.hardware.cluster_network import network_yaml
-    from phaze.quantity import parse_rate
-    from phaze.validation.fits.collective_network_fit import fit_network, read_samples
 
-    wide = None if bandwidth is None else parse_rate(bandwidth, "--bandwidth")
-    samples = read_samples(file, system)
     name = (out or file).stem
-    found = fit_network(name, samples, wide)
-    text = network_yaml(name, found.network.tiers, found.network.algorithms)
+    found = network_fit(file, name, system, bandwidth)
+    text = NetworkFitted(name, found).text
     if out is not None:
         write_new(str(out), lambda _: text)
-    errors = {
-        "rows_fitted": found.rows,
-        "rows_aside": found.aside,
-        "before_pct": found.before_pct,
-        "after_pct": found.after_pct,
-        "fitted_pct": found.fitted_pct,
-    }
     if json:
+        errors = {
+            "rows_fitted": found.rows,
+            "rows_aside": found.aside,
+            "before_pct": found.before_pct,
+            "after_pct": found.after_pct,
+            "fitted_pct": found.fitted_pct,
+        }
         print_json({"network": name, "file": None if out is None else str(out), **errors})
         return
-    say(
-        f"{found.rows} rows fitted to {found.fitted_pct:.1f} %; on {found.aside} rows kept aside the error is "
-        f"{found.before_pct:.1f} % with the constants for all chips, {found.after_pct:.1f} % with these",
-        quiet=False,
-    )
+    say(fit_sentence(found), quiet=False)
     typer.echo(text if out is None else f"network written to {out}", nl=out is not None)
 
 
@@ -204,9 +128,12 @@ def cost(
     See also: dse networks fit.
     """
 
+    from phaze.api.measured_verbs import collective_costs
     from phaze.cli.console_output import print_json, print_rows
+    from phaze.inputs.architecture_names import find_architecture
 
-    document = cost_curve(network, collective, devices, sizes, arch, constants)
+    chip = None if arch is None else find_architecture(arch)
+    document = collective_costs(network, collective, devices, sizes.split(","), chip, constants)
     if json:
         print_json(document)
     else:

@@ -33,6 +33,7 @@ architecture or a run is asked for. Every error is a `phaze.errors.PhazeError`. 
 """
 _VERBS: Mapping[str, type[Options] | None] = {
     "explore": RunOptions,
+    "explore_service": RunOptions,
     "evaluate": EvaluateOptions,
     "compare": CompareOptions,
     "sweep": SweepOptions,
@@ -43,6 +44,8 @@ _VERBS: Mapping[str, type[Options] | None] = {
     "plan_serving": PlanServingOptions,
     **dict.fromkeys(("archs", "workloads", "networks", "spaces", "frameworks", "plans")),
     **dict.fromkeys(("solve_schedule", "solve_placement", "solve_fleet", "solve_layers")),
+    **dict.fromkeys(("graph", "archs_export", "networks_cost", "networks_fit")),
+    **dict.fromkeys(("measure_template", "calibrate", "measure_serving")),
     **dict.fromkeys(("export", "certify", "explain", "pareto", "report", "trace", "diff", "replay")),
     "validate": None,
     "from_torch": None,
@@ -50,6 +53,7 @@ _VERBS: Mapping[str, type[Options] | None] = {
 _RESULTS = (
     *(
         "Explored",
+        "ExploredService",
         "Evaluated",
         "Compared",
         "Swept",
@@ -60,6 +64,7 @@ _RESULTS = (
         "Certified",
         "Explained",
     ),
+    *("Graph", "NetworkFitted", "Calibrated", "MeasuredServing"),
     *("ParetoFront", "Differed", "Validated", "Table"),
 )
 

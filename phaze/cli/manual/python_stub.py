@@ -10,6 +10,7 @@ from phaze.api import verbs
 
 VERBS = (
     "explore",
+    "explore_service",
     "sweep",
     "evaluate",
     "compare",
@@ -25,7 +26,7 @@ from pathlib import Path
 
 from phaze.api.evaluation_verbs import Compared, Evaluated
 from phaze.api.planning_verbs import Planned, PlannedPools, PlannedServing, Varied
-from phaze.api.search_verbs import Explored, Swept
+from phaze.api.search_verbs import Explored, ExploredService, Swept
 from phaze.explore.documents.result_document import Design, FrontierPoint, ScorePoint
 from phaze.explore.request.search_progress import Progress
 from phaze.hardware.architecture import Architecture

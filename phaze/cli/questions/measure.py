@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Annotated
 
@@ -78,42 +77,16 @@ def serving(
 
     See also: dse measure template serving.
     """
+    from phaze.api.measured_verbs import served_fit, served_rows, serving_sentences
     from phaze.cli.console_output import print_json, print_rows
-    from phaze.cost.fidelity import Fidelity
-    from phaze.hardware.cluster_network import load_network
     from phaze.inputs.architecture_names import find_architecture
-    from phaze.inputs.named_choices import choose
-    from phaze.validation.measured.own_serving import fit_serving, own_served
 
-    chip, links, kind = find_architecture(arch), load_network(network), choose(Fidelity, rung, "--rung")
-    fit = fit_serving(own_served(file), chip, links, kind)
-    rows = [
-        {
-            "workload": row.workload,
-            "tensor_parallel": row.width,
-            "concurrency": row.concurrency,
-            "measured_s": row.measured_s,
-            "model_s": _finite(plain),
-            "with_dispatch_s": _finite(fitted),
-        }
-        for row, plain, fitted in zip(
-            fit.rows, fit.predicted_s[:, 0].tolist(), fit.fitted_s.tolist(), strict=True
-        )
-    ]
-    after = None if fit.left_out is None else 100 * fit.left_out
+    fit = served_fit(file, find_architecture(arch), network, rung)
     if json:
+        after = None if fit.left_out is None else 100 * fit.left_out
         errors = {"before_pct": 100 * fit.before, "left_out_pct": after}
-        print_json({"dispatch_s": fit.dispatch_s, **errors, "rows": rows})
+        print_json({"dispatch_s": fit.dispatch_s, **errors, "rows": served_rows(fit)})
         return
-    print_rows(rows)
-    typer.echo(f"mean error {100 * fit.before:.1f} %")
-    if fit.dispatch_s > 0:
-        told = f"mean error {after:.1f} % on rows that were left out of the fit"
-        typer.echo(f"with --dispatch {1e6 * fit.dispatch_s:.3g}us: {told}")
-    else:
-        typer.echo("no host time per kernel makes it smaller on rows that were left out of the fit")
-
-
-def _finite(value: float) -> float | None:
-    """None where prompts leave no pass in which a token could be decoded."""
-    return value if math.isfinite(value) else None
+    print_rows(served_rows(fit))
+    for sentence in serving_sentences(fit, "--dispatch {:.3g}us"):
+        typer.echo(sentence)

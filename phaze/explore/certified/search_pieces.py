@@ -24,6 +24,7 @@ from phaze.explore.frontier.search_axes import SearchAxes
 from phaze.explore.request.explore_request import Task
 from phaze.explore.request.search_progress import Clock
 from phaze.memo import Memo
+from phaze.scheduling.effort import ENDLESS, Patience
 from phaze.scheduling.passes import SolveLimits
 
 LEAST = 128  # points of a batch that are worth a process
@@ -125,13 +126,14 @@ class Looked:
 class BatchPiece:
     """Points of one config, by the numbers of their candidates and of the config: tightened, with `effort` evaluated.
 
-    `least` (A,): what they have to lead with to be of interest.
+    `least` (A,): what they have to lead with to be of interest. `patience`: when to stop.
     """
 
     numbers: Integers
     config: int
     least: Floats
     effort: SolveLimits | None = None
+    patience: Patience | None = None
 
     def on(self, context: SearchContext) -> Looked:
         """Bounds on their values."""
@@ -140,7 +142,7 @@ class BatchPiece:
         config = evaluator.configs[self.config]
         give_up_s = view.give_up_s(config, rows, self.least)
         if self.effort is None:
-            found = evaluator.bounds(config, rows, give_up_s)
+            found = evaluator.bounds(config, rows, give_up_s, self.patience or ENDLESS)
         else:
             found = evaluator.exact(config, rows, give_up_s, self.effort)
         met = np.isfinite(found.upper_s) & (found.lower_s == found.upper_s)
@@ -155,7 +157,7 @@ class BatchPiece:
         """
         parts = max(1, min(most, len(self.numbers) // LEAST))
         for at in np.array_split(np.argsort(self.numbers, kind="stable"), parts):
-            yield at, BatchPiece(self.numbers[at], self.config, self.least[at], self.effort)
+            yield at, BatchPiece(self.numbers[at], self.config, self.least[at], self.effort, self.patience)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from phaze.explore.frontier.search_axes import SearchAxes
 from phaze.explore.request.explore_request import Task
 from phaze.explore.request.search_progress import Clock
 from phaze.explore.request.search_resources import ALONE, SearchResources
+from phaze.scheduling.effort import Patience
 from phaze.scheduling.passes import SolveLimits
 from phaze.tolerances import LAST_DIGITS
 
@@ -158,7 +159,10 @@ class WorkloadPoints:
     def look(self, points: PointPool, relevance: Relevance, effort: SolveLimits | None) -> Looked:
         """See `SearchPoints.look`; by as many workers as a batch is worth."""
         least = relevance.known.threshold(points.others)
-        batch = BatchPiece(points.number, int(points.config[0]), least, effort)
+        left, first = self.clock.left, not (least > 0).any()
+        # The first answer is waited for, unless somebody interrupts.
+        patience = Patience(SolveLimits(left), SolveLimits(self.clock.patience if first else left))
+        batch = BatchPiece(points.number, int(points.config[0]), least, effort, patience)
         workers = self.resources.executor.workers
         if min(workers, len(points) // LEAST) < 2:
             return batch.on(self.context)

@@ -18,6 +18,7 @@ from phaze.parallel.parallel_plan import ParallelPlan
 from phaze.parallel.plan_batches.cut_pipelines import GroupTimes
 from phaze.parallel.plan_batches.plan_outline import PlanTier, amounts_between, least_bytes, least_flops
 from phaze.parallel.plan_search.fastest_plans import FastestPlans
+from phaze.scheduling.effort import ENDLESS, Patience
 from phaze.scheduling.layers import LayerTimes
 from phaze.scheduling.passes import NEVER_S, SolveLimits
 from phaze.tolerances import BOUND_ROUNDING, FEW_STATES, SAME
@@ -187,17 +188,24 @@ class Evaluator(CostedTask):
             found[at] = across.bound_s(times.take(at), limit_s[at])
         return found
 
-    def bounds(self, config: TrainingConfig, rows: Rows, give_up_s: Floats) -> PointBounds:
+    def bounds(
+        self, config: TrainingConfig, rows: Rows, give_up_s: Floats, patience: Patience = ENDLESS
+    ) -> PointBounds:
         """Bounds on the iteration time from schedule bounds per layer and the exact partition of each.
 
-        Infinite where the point cannot get below `give_up_s` (A,).
+        Infinite where the point cannot get below `give_up_s` (A,). Looser where the time to tighten them is over in
+        between; where all time is, points keep the lower bound that is known until then.
         """
         bounds = PointBounds.none(len(rows))
-        at, times = self._roughly(config, rows, give_up_s)
+        at, times = self._roughly(config, rows, give_up_s, patience.ends)
         if len(at):
-            alive = self._tightened(config, rows[at], times, give_up_s[at])
+            alive = self._tightened(config, rows[at], times, give_up_s[at], patience.tightens)
             at, left = at[alive], (times[0].take(alive), times[1].take(alive))
-            bounds.put(at, self._place(config, rows[at], left, give_up_s[at]))
+            if patience.ends.over:
+                found = PointBounds(self._bound_s(config, rows[at], left[0]), np.full(len(at), np.inf))
+            else:
+                found = self._place(config, rows[at], left, give_up_s[at])
+            bounds.put(at, found)
         return bounds
 
     def hopeful(self, config: TrainingConfig, rows: Rows, give_up_s: Floats) -> NDArray[np.bool_]:
@@ -207,26 +215,33 @@ class Evaluator(CostedTask):
         return hopeful
 
     def _roughly(
-        self, config: TrainingConfig, rows: Rows, give_up_s: Floats
+        self, config: TrainingConfig, rows: Rows, give_up_s: Floats, limits: SolveLimits = ENDLESS.ends
     ) -> tuple[Rows, tuple[LayerTimes, LayerTimes]]:
         """Positions within `rows` of points that are hopeful, and (lower, upper) times of their layers."""
         at = np.flatnonzero(self.takes(config)[rows] & self._holds(config)[rows])
         path = self.timed(config).path_bounds(rows[at])
         left = np.flatnonzero(self._unscheduled(config, rows[at], path, give_up_s[at]) < give_up_s[at])
         at = at[left]
-        lower, upper = self.timed(config).rough(rows[at], path.take(left))
+        lower, upper = self.timed(config).rough(rows[at], path.take(left), limits)
         left = np.flatnonzero(self._bound_s(config, rows[at], lower) < give_up_s[at])
         return at[left], (lower.take(left), upper.take(left))
 
     def _tightened(
-        self, config: TrainingConfig, rows: Rows, times: tuple[LayerTimes, LayerTimes], give_up_s: Floats
+        self,
+        config: TrainingConfig,
+        rows: Rows,
+        times: tuple[LayerTimes, LayerTimes],
+        give_up_s: Floats,
+        limits: SolveLimits,
     ) -> Rows:
         """Tighten (lower, upper) times pass by pass, the most uncertain first; positions of points still hopeful.
 
-        A point that falls is let go before the rest of its passes.
+        A point that falls is let go before the rest of its passes; passes that come after the limits keep their bounds.
         """
         timed, alive, done = self.timed(config), np.arange(len(rows)), 0
         for which in timed.open_passes(*times):
+            if limits.over:
+                break
             done += timed.tighten(which, rows, times, alive)
             if done >= len(alive):
                 bound_s = self._bound_s(config, rows[alive], times[0].take(alive))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from time import monotonic
 from typing import Protocol
 
@@ -48,6 +49,10 @@ class Clock:
     def left(self) -> float:
         """Seconds left, at least 0; none once interrupted."""
         return 0.0 if self.interrupted else max(0.0, self.limit_s - self.elapsed_s)
+
+    def patience(self) -> float:
+        """Seconds that the first answer is waited for: without end, until somebody interrupts."""
+        return 0.0 if self.interrupted else inf
 
     @property
     def over(self) -> bool:
@@ -101,3 +106,7 @@ class ClockShare(Clock):
     def left(self) -> float:
         """Seconds left, at least 0."""
         return 0.0 if self.over else super().left()
+
+    def patience(self) -> float:
+        """Seconds that the first answer is waited for."""
+        return self.whole.patience() if self.whole is not None else super().patience()

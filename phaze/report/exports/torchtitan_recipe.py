@@ -1,5 +1,5 @@
-"""Configuration of torchtitan in TOML (github.com/pytorch/torchtitan, torchtitan/config/job_config.py at commit
-6404b93; later ones are configured in Python).
+"""Configuration of torchtitan in TOML (github.com/pytorch/torchtitan, torchtitan/config/job_config.py of release 0.2.2,
+the last one that is not configured in Python).
 """
 
 from __future__ import annotations
@@ -31,10 +31,15 @@ _MODELS = {
     "llama3-405b": ("llama3", "405B"),
     "deepseek-v3": ("deepseek_v3", "671B"),
     "qwen3-8b": ("qwen3", "8B"),
+    "qwen3-32b": ("qwen3", "32B"),
     "qwen3-30b-a3b": ("qwen3", "30B-A3B"),
     "qwen3-235b-a22b": ("qwen3", "235B-A22B"),
 }
 """Our workloads that are a flavor of a model in torchtitan (torchtitan/models/*/__init__.py): name and flavor."""
+
+_FLOAT8, _MX = "quantize.linear.float8", "quantize.linear.mx"
+_CONVERTERS = {"fp8": _FLOAT8, "fp8-early": _FLOAT8, "fp8-rows": _FLOAT8, "mxfp8": _MX}
+"""Recipes that torchtitan has, and what converts a model's linear layers (torchtitan/components/quantization)."""
 
 
 def write(document: PlanDocument) -> Recipe:
@@ -43,7 +48,7 @@ def write(document: PlanDocument) -> Recipe:
     recipe = document.request.get("recipe")
     lines = [
         *heading(document),
-        "# for a torchtitan that is configured in TOML, such as commit 6404b93",
+        "# for torchtitan 0.2.2; later ones are configured in Python",
         "",
         *_model(model, recipe),
         "",
@@ -64,7 +69,7 @@ def _model(model: Model | None, recipe: str | None) -> list[str]:
     """The section of the model: a flavor of torchtitan's, and what runs its linear layers in few bits."""
     named = _MODELS.get(model.name) if model else None
     lines = [f'name = "{named[0]}"', f'flavor = "{named[1]}"'] if named else _sizes(model)
-    kind = {"fp8": "float8", "fp8-early": "float8", "fp8-rows": "float8", "mxfp8": "mx"}.get(recipe or "")
+    kind = _CONVERTERS.get(recipe or "")
     return ["[model]", *lines, *([f'converters = ["{kind}"]'] if kind else [])]
 
 
@@ -82,13 +87,11 @@ def _sizes(model: Model | None) -> list[str]:
 
 
 def _few_bits(recipe: str | None) -> list[str]:
-    """Sections of a recipe that torchtitan has."""
-    if recipe in ("fp8", "fp8-early", "fp8-rows"):
-        rows = (
-            ['recipe_name = "rowwise"'] if recipe == "fp8-rows" else ["enable_fsdp_float8_all_gather = true"]
-        )
-        return ["", "[float8]", *rows]
-    return ["", "[mx]"] if recipe == "mxfp8" else []
+    """Section of a recipe that torchtitan has; that of MX is its own default."""
+    if _CONVERTERS.get(recipe or "") != _FLOAT8:
+        return []
+    option = 'recipe_name = "rowwise"' if recipe == "fp8-rows" else "enable_fsdp_float8_all_gather = true"
+    return ["", f"[{_FLOAT8}]", option]
 
 
 def _unlike(model: Model | None) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -17,11 +18,12 @@ from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.frontier.search_axes import SearchAxes
 from phaze.explore.request.design_metrics import metric
 from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
-from phaze.explore.request.search_progress import Clock, SilentProgress
+from phaze.explore.request.search_progress import Clock, ClockShare, SilentProgress
 from phaze.explore.request.search_resources import SearchResources
 from phaze.explore.strategies.search_strategy import SearchBudget
 from phaze.explore.strategies.strategy_registry import strategy
 from phaze.runs.executors.packed_work import packed
+from phaze.scheduling.effort import Patience
 from phaze.scheduling.passes import SolveLimits
 
 
@@ -109,6 +111,36 @@ def test_points_of_a_batch_do_not_depend_on_each_other(request_, effort):
             assert getattr(joined, name).tolist() == getattr(together, name).tolist()
             assert getattr(joined, name)[kept].tolist() == getattr(whole, name)[kept].tolist()
     assert (whole.lead > 0).any()
+
+
+def test_bounds_that_a_limit_cuts_short_hold(request_):
+    """Whatever number of passes was looked at before: nothing promises less, or is reached more, than in the end."""
+    candidates, axes = Candidates(request_.space, request_.budgets), SearchAxes((metric("throughput"),))
+    numbers, cut_short = candidates.all().numbers, 0
+    free = np.zeros(len(numbers))
+    whole = BatchPiece(numbers, 0, free).on(SearchContext(candidates, request_.task, axes))
+    for looks, first in product(range(0, 12, 2), (False, True)):
+        left = iter([1.0] * looks)
+        tightens = SolveLimits(lambda left=left: next(left, 0.0))
+        patience = Patience(tightens, SolveLimits(lambda: np.inf) if first else tightens)
+        cut = BatchPiece(numbers, 0, free, patience=patience).on(
+            SearchContext(candidates, request_.task, axes)
+        )
+        assert (cut.value > 0).any() or not first
+        assert (cut.lead >= whole.lead * (1 - 1e-12)).all()
+        assert (cut.value <= whole.value * (1 + 1e-12)).all()
+        assert not (cut.met & ~whole.met).any()
+        cut_short += bool((cut.value < whole.value).any())
+    assert cut_short
+
+
+def test_the_first_answer_is_waited_for_unless_somebody_interrupts():
+    whole = Clock(0.0)
+    share = ClockShare(0.0, whole=whole)
+    assert whole.left() == share.left() == 0.0
+    assert whole.patience() == share.patience() == np.inf
+    whole.interrupt()
+    assert whole.patience() == share.patience() == 0.0
 
 
 def test_a_clock_shows_in_another_process_what_is_left():

@@ -1,0 +1,93 @@
+"""`dse` by the clock of an idle machine: other work beside it takes nothing of its time limits.
+
+    python benchmarks/idle_clock.py FILE dse-arguments...
+
+Its clock shows the processor seconds of this process, and of its children while it waits for them; the last value is
+written to FILE.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import time
+from multiprocessing import active_children
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+_LOOK_S = 0.05
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_poll = Connection.poll
+
+
+class IdleClock:
+    """Seconds that an idle machine with a processor for each process would have shown."""
+
+    def __init__(self) -> None:
+        self.before_s = (
+            0.0  # waits for others, and what a parent's clock showed when this process was copied from it
+        )
+        self.at_start_s = time.process_time()
+
+    def show(self) -> float:
+        """Seconds since the start."""
+        return time.process_time() - self.at_start_s + self.before_s
+
+    def start_copy(self) -> None:
+        """Go on in a copy of a process: its own processor time starts at 0."""
+        self.before_s, self.at_start_s = self._at_fork_s, time.process_time()
+
+    def keep(self) -> None:
+        """Remember what a copy begins with."""
+        self._at_fork_s = self.show()
+
+    def wait(self, connection: Connection, timeout: float | None = 0.0) -> bool:
+        """`Connection.poll` for as long as a child has worked, not for as long as the machine had other work."""
+        until = None if timeout is None else self.show() + timeout
+        while True:
+            spent = _children_s()
+            there = _poll(connection, 0.0 if timeout == 0 else _LOOK_S)
+            self.before_s += max(0.0, _children_s() - spent)
+            if there or not active_children() or (until is not None and self.show() >= until):
+                return there
+
+
+def _children_s() -> float:
+    """Processor time of the children that are alive; of several the one that has most."""
+    return max((_processor_s(child.pid) for child in active_children()), default=0.0)
+
+
+def _processor_s(pid: int | None) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def main() -> None:
+    """Run the command line under this clock."""
+    file, *arguments = sys.argv[1:]
+    clock, owner = IdleClock(), os.getpid()
+    os.register_at_fork(before=clock.keep, after_in_child=clock.start_copy)
+    time.monotonic = clock.show
+
+    def poll(connection: Connection, timeout: float | None = 0.0) -> bool:
+        return clock.wait(connection, timeout)
+
+    Connection.poll = poll  # type: ignore[method-assign] # with the same arguments
+
+    def tell() -> None:
+        if os.getpid() == owner:
+            Path(file).write_text(str(clock.show()), encoding="utf-8")
+
+    atexit.register(tell)
+    from phaze.cli.main import main as run
+
+    sys.argv = ["dse", *arguments]
+    run()
+
+
+if __name__ == "__main__":
+    main()
