@@ -59,6 +59,11 @@ class Kind:
     spelling: str = ".*"
     bare_number: bool = False
 
+    @property
+    def article(self) -> str:
+        """Its article."""
+        return "an" if self.name[0] in "aeiou" else "a"
+
 
 POWER = Kind("power", "watt", "400W or 0.4kW")
 AREA = Kind("area", "millimeter ** 2", "800mm2 or 8cm2")
@@ -115,7 +120,7 @@ def parse(text: Quantity, kind: Kind, name: str) -> float:
     value = _value(number, unit, kind) if isinstance(text, str) else _number(text)
     if value is None:
         bare = number is not None and not unit
-        raise _error(text, kind, name, "has no unit" if bare else f"is not a {kind.name}")
+        raise _error(text, kind, name, "has no unit" if bare else f"is not {kind.article} {kind.name}")
     if not (math.isfinite(value) and value > 0):
         raise _error(text, kind, name, "must be finite and greater than zero")
     return value

@@ -70,6 +70,8 @@ def load_answer(path: Path) -> Answer:
         if version_of(document, form.name) is not None:
             return form.read(content, str(file))
     known = ", ".join(form.schema for form in ANSWERS)
+    if "schema" not in document:
+        raise InputError(f"{file} is no answer of dse: it names no schema, such as {ANSWERS[0].schema!r}")
     raise InputError(f"{file} has schema {document.get('schema')!r}; this version reads {known}")
 
 

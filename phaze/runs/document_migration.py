@@ -82,6 +82,8 @@ class Format(Generic[Model_co]):
         """
         document: Document = content if isinstance(content, dict) else {}
         version = version_of(document, self.name)
+        if "schema" not in document:
+            raise InputError(f"{where} is no document of dse: it names no schema, such as {self.schema!r}")
         if version is None or version < 1:
             raise InputError(
                 f"{where} has schema {document.get('schema')!r}; this version reads {self.schema!r}"

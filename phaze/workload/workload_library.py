@@ -148,6 +148,9 @@ def known_name(name: str) -> str:
     found = [known for known in names if name_key(known) == name_key(name)]
     if found:
         return found[0]
+    if "," in name:
+        each = " ".join(f"--workload {one.strip()}" for one in name.split(","))
+        raise InputError(f"unknown workload {name!r}; name several one by one: {each}")
     near = get_close_matches(name.lower(), names, n=3, cutoff=0.4)
     hint = f"; nearest: {', '.join(near)}" if near else f"; dse workloads lists the {len(names)} there are"
     raise InputError(f"unknown workload {name!r}{hint}")

@@ -26,6 +26,10 @@ import pytest
         ("whatif -a h100 -w bert-large --vary foo=1", "for instance devices=64,256"),
         ("evaluate -a h100 -w hf:meta/Llama", "download the model's config.json"),
         ("networks cost foo", "there are: default"),
+        ("run -w gpt3,bert-large", "one by one: --workload gpt3 --workload bert-large"),
+        ("run -w bert-large --weight bert-large=2", "--weight is for several workloads"),
+        ("run -w bert-large --resume", "give --out, the folder"),
+        ("run -w bert-large --area 800mm", "is not an area"),
     ],
 )
 def test_a_wrong_word_ends_in_what_would_be_right(dse, typed, told):

@@ -46,6 +46,7 @@ def _found(options: RunOptions) -> tuple[ResultDocument, Path, bool]:
     from phaze.cli.console_output import progress
     from phaze.cli.interruption import interruptible
     from phaze.cli.questions.search_stores import open_run_stores
+    from phaze.errors import InputError
     from phaze.explore.answers.main_job import explore
     from phaze.explore.request.search_progress import Clock
     from phaze.explore.request.search_resources import SearchResources
@@ -55,6 +56,8 @@ def _found(options: RunOptions) -> tuple[ResultDocument, Path, bool]:
     from phaze.runs.run_directory import run_directory, write_run
     from phaze.runs.run_log import logged_progress
 
+    if options.resume and options.out is None:
+        raise InputError("--resume continues in a run directory: give --out, the folder")
     request = make_request(options)
     timer, files = Clock(request.time_limit_s), input_files(options)
     with (

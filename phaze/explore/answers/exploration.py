@@ -259,7 +259,7 @@ class Exploration:
             self._check_drawn()
         if outcome.finished:
             raise out_of_memory(self.evaluator, f"space {self.request.space.name}")
-        raise out_of_time()
+        raise out_of_time(floored=self.floor > 0)
 
     def _check_fastest(self) -> None:
         """Raises InfeasibleError with the highest throughput there is, where something fits at all.
@@ -268,7 +268,7 @@ class Exploration:
         """
         fastest = self.fastest()
         if not fastest.finished:
-            raise out_of_time()
+            raise out_of_time(floored=True)
         if fastest.frontier.keys:
             raise below_floor(self.request, self.request.task, fastest.most)
 
@@ -419,8 +419,9 @@ def distinct_kinds(places: Sequence[int], figures: Callable[[int], Sequence[floa
     return list(kinds.values())
 
 
-def out_of_time() -> OutOfTimeError:
-    """Nothing is known yet."""
-    return OutOfTimeError(
-        "the time limit passed before any architecture was evaluated that is fast enough; raise --time-limit"
+def out_of_time(*, floored: bool) -> OutOfTimeError:
+    """Nothing is known yet; `floored`: that is fast enough."""
+    first = (
+        "an architecture was found that is fast enough" if floored else "the first architecture was evaluated"
     )
+    return OutOfTimeError(f"the time limit passed before {first}; raise --time-limit")

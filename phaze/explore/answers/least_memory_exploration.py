@@ -58,7 +58,7 @@ class LeanExploration(Exploration):
         """Search, then describe what was found. Raises InfeasibleError and OutOfTimeError."""
         self._close_in_on_the_least()
         if (best := self._best) is None:
-            raise out_of_time()
+            raise out_of_time(floored=True)
         self.evaluators = best.exploration.evaluators
         found = best.outcome.evaluated[best.point]
         shown = Shown(

@@ -118,7 +118,7 @@ class CommonExploration(Exploration):
             if own.optimum.upper_bound_samples_per_s < floor_throughput(request, task):
                 return below_floor(request, task, own.optimum.throughput_samples_per_s)
         if not outcome.finished:
-            return out_of_time()
+            return out_of_time(floored=False)
         names = ", ".join(task.workload.name for task in request.tasks)
         return InfeasibleError(
             f"no architecture of space {request.space.name} within the budgets suits all of {names}; "
