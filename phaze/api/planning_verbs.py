@@ -152,7 +152,7 @@ class PlannedServing(Shown):
         return dataframe(columns_of([pool.model_dump(mode="json") for pool in self.best.pools]))
 
     def _blocks(self) -> Iterator[RenderableType]:
-        from phaze.report.terminal.plan_tables import serving_tables
+        from phaze.report.terminal.serving_tables import serving_tables
 
         yield from serving_tables(self.found[0], self.space, self.found[1], self.document.cost)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Set
+from collections.abc import Hashable, Mapping, Set
 from copy import copy
 from dataclasses import dataclass, replace
 from math import gcd
@@ -14,7 +14,7 @@ from phaze.errors import InputError, Remark
 from phaze.workload.fusion_rules import ALL_FUSION, Fusion
 from phaze.workload.layers.layer_builder import build_layer, tied_parameters
 from phaze.workload.layers.layer_cutting import Segment, cut, distinct_names, whole_context
-from phaze.workload.layers.layer_reuse import Repeats, Signatures, interpolate_layers
+from phaze.workload.layers.layer_reuse import Interpolated, Repeats, Signatures, interpolate_layers
 from phaze.workload.operators.low_precision import Recipe, with_recipe
 from phaze.workload.operators.operator_graph import OperatorGraph, OpKind
 from phaze.workload.operators.operator_steps import OperatorContext, integer, word
@@ -69,6 +69,10 @@ class _Divided:
     tied: frozenset[str]
 
 
+_Kept = tuple[Sharding, bool, bool]
+"""Sharding, selective recompute, and whether it keeps products."""
+
+
 class GraphWorkload:
     """Workload over a forward model. Chains are cached; the object is otherwise unchanging."""
 
@@ -104,9 +108,11 @@ class GraphWorkload:
         self._recipe = recipe
         self._in_recipe: dict[Recipe, GraphWorkload] = {}
         self._divided: dict[int, _Divided] = {}
-        self._chains: dict[tuple[int, Sharding, bool, bool], LayerChain] = {}
+        self._chains: dict[_Kept, dict[int, LayerChain]] = {}
+        self._interpolated: Interpolated = {}
         self._layers: dict[Hashable, Layer] = {}
         self._parameter_count: int | None = None
+        self._experts: int | None = None
 
     @property
     def name(self) -> str:
@@ -147,7 +153,8 @@ class GraphWorkload:
         """The same model with its linear layers in few bits (cached)."""
         if recipe not in self._in_recipe:
             other = copy(self)
-            other._recipe, other._divided, other._chains, other._layers = recipe, {}, {}, {}
+            other._recipe, other._divided, other._layers = recipe, {}, {}
+            other._chains, other._interpolated = {}, {}
             self._in_recipe[recipe] = other
         return self._in_recipe[recipe]
 
@@ -202,8 +209,10 @@ class GraphWorkload:
 
     def expert_parallel_divisors(self, limit: int) -> tuple[int, ...]:
         """Every divisor of the experts of all layers that have some; 1 without experts."""
-        graph = self._model.graph(1)
-        experts = gcd(*(integer(op, "experts", 1) for op in graph.operators if in_expert(op)))
+        if self._experts is None:
+            graph = self._model.graph(1)
+            self._experts = gcd(*(integer(op, "experts", 1) for op in graph.operators if in_expert(op)))
+        experts = self._experts
         return tuple(e for e in range(1, min(limit, experts) + 1) if experts % e == 0) or (1,)
 
     def operator_graph(self, microbatch: int) -> OperatorGraph:
@@ -243,20 +252,21 @@ class GraphWorkload:
         if microbatch < 1:
             msg = f"microbatch {microbatch} must be at least 1"
             raise ValueError(msg)
-        key = (microbatch, Sharding.of(sharding), selective, keeps_products)
-        if key not in self._chains:
-            self._chains[key] = self._between(*key) or self._build(*key)
-        return self._chains[key]
+        key = (Sharding.of(sharding), selective, keeps_products)
+        known = self._chains.setdefault(key, {})
+        if microbatch not in known:
+            known[microbatch] = self._between(microbatch, known) or self._build(microbatch, *key)
+        return known[microbatch]
 
-    def _between(self, microbatch: int, *rest: Sharding | bool) -> LayerChain | None:
+    def _between(self, microbatch: int, known: Mapping[int, LayerChain]) -> LayerChain | None:
         """Chain between those of smaller and larger microbatches, where three are known."""
-        known = {key[0]: chain for key, chain in self._chains.items() if key[1:] == rest}
         if len(known) < _LINE or not min(known) < microbatch < max(known):
             return None
         if has_idle_experts(self._cut(min(known)).whole.graph):
             return None  # how many are reached is on no line
         inner = next(size for size in known if min(known) < size < max(known))
-        return interpolate_layers([known[min(known)], known[inner], known[max(known)]], microbatch)
+        three = [known[min(known)], known[inner], known[max(known)]]
+        return interpolate_layers(three, microbatch, self._interpolated)
 
     def _build(
         self, microbatch: int, sharding: Sharding, selective: bool, keeps_products: bool

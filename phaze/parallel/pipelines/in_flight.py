@@ -27,6 +27,7 @@ def in_flight(
     return peaks
 
 
+@lru_cache(maxsize=4096)
 def in_flight_peak(
     schedule: Schedule,
     stages: int,

@@ -5,17 +5,16 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from math import inf, prod
 from typing import TypeVar
 
 import numpy as np
 
 from phaze.parallel.parallel_plan import Offload, ParallelPlan
-from phaze.parallel.pipelines.pipeline_schedule import Schedule, chunks_of
 from phaze.parallel.plan_batches.plan_batch import batch_bounds_s
 from phaze.parallel.plan_search.fitted_pipelines import FittedPipeline, MemoryTally, PipelineFits
-from phaze.parallel.plan_search.plan_lower_bounds import OpenPlan, rest_s, screened_plans
+from phaze.parallel.plan_search.plan_lower_bounds import OpenPlan, rest_key, rest_s, screened_plans
 from phaze.parallel.plan_space import PlanSpace
 from phaze.parallel.training.iteration import Iteration
 from phaze.parallel.training.iteration_estimate import Estimator
@@ -113,12 +112,6 @@ class _Queues:
         return min((queue[0][0] for queue in (self.opened, self.fitting, self.bounded) if queue), default=inf)
 
 
-@cache
-def _places(schedule: Schedule, stages: int, chunks: int) -> bytes:
-    """Chunks of all devices, as a key."""
-    return chunks_of(schedule, stages, chunks).tobytes()
-
-
 @dataclass
 class _Search:
     estimator: Estimator
@@ -198,12 +191,10 @@ class _Search:
         return one.iteration.iteration_s * self.slowdown(one.plan)
 
     def _open(self, waiting: Sequence[tuple[int, OpenPlan]]) -> None:
-        """Bounds of pipelines as those of iterations; what these add is the same where schedules place chunks alike."""
-        keys = [
-            (s.pipeline, s.stages, _places(s.schedule, s.pipeline.pipeline_parallel, s.pipeline.chunks))
-            for _, s in waiting
-        ]
-        new = {key: s.plan for key, (_, s) in zip(keys, waiting, strict=True) if key not in self.known}
+        """Bounds of pipelines as those of iterations; what these add is worked out once where it is the same."""
+        plans = [s.plan for _, s in waiting]
+        keys = [rest_key(self.estimator, plan) for plan in plans]
+        new = {key: plan for key, plan in zip(keys, plans, strict=True) if key not in self.known}
         if new:
             variants = [
                 tuple(v for v in self.space.variants(s) if v.offload in self._leanest) for s in new.values()

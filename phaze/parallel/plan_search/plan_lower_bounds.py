@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from phaze.arrays import Floats, Integers
 from phaze.parallel.chunk_division import Division
+from phaze.parallel.framework import Framework
 from phaze.parallel.parallel_plan import ParallelPlan
 from phaze.parallel.pipelines.pipeline_schedule import Schedule, chunks_of
 from phaze.parallel.plan_batches.stage_cuts import block_flops, cuts_of
 from phaze.parallel.plan_space import PlanSpace
-from phaze.parallel.training.gradient_sync import DeviceParameters
+from phaze.parallel.training.gradient_sync import DeviceParameters, overlap_window
 from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.parallel.training.memory_footprint import recomputed_groups
 from phaze.parallel.training.stage_times import ChunkPasses, GroupPasses, ZeroExchanges, zero_traffic
@@ -50,6 +51,30 @@ def _least_ahead(seconds: Floats, own: NDArray[np.int64]) -> Floats:
 _LONG_S = 1e30  # computation that any exchange hides behind
 
 
+@cache
+def _places(schedule: Schedule, stages: int, chunks: int) -> bytes:
+    """Chunks of all devices, as a key."""
+    return chunks_of(schedule, stages, chunks).tobytes()
+
+
+def rest_key(estimator: Estimator, plan: ParallelPlan) -> Hashable:
+    """Key of plans to which `rest_s` comes to the same, for as many ZeRO stages, orders and choices of hosts.
+
+    Microbatches and recompute aside these have the same parameters in the same places, and as much to hide behind.
+    """
+    e, s, microbatches = estimator, plan, estimator.microbatches(plan)
+    runs = 0 if _hides_in_passes(e.framework) else microbatches // s.schedule.weight_copies
+    return (
+        *(e.layer_costs(s).content(s.grain), id(e.division(s)), s.sharding, s.data_parallel, runs),
+        *(_places(s.schedule, s.pipeline_parallel, s.chunks), s.chunks, overlap_window(s, microbatches)),
+    )
+
+
+def _hides_in_passes(framework: Framework) -> bool:
+    """Whether nothing is known of exchanges of ZeRO in the passes of a microbatch before these are known."""
+    return framework.hides_gathers or not framework.launches_add_up
+
+
 def rest_s(estimator: Estimator, pipelines: Sequence[Sequence[ParallelPlan]]) -> list[float]:
     """Lower bound of what the fastest plan takes beyond a pipeline without exchanges of ZeRO, whatever is recomputed.
 
@@ -68,7 +93,7 @@ def rest_s(estimator: Estimator, pipelines: Sequence[Sequence[ParallelPlan]]) ->
         long_s = none + _LONG_S
         total_s = np.minimum(total_s, e.gradient_syncs(exchanges, held, long_s, long_s).total_s)
     found = total_s.max(axis=1) + framework.iteration_s
-    if not framework.hides_gathers and framework.launches_add_up:
+    if not _hides_in_passes(framework):
         moving = ZeroExchanges(sizes[:, which], np.arange(sizes.shape[2]), exchanges, framework)
         sides = zip(*(zero_traffic(s, framework, e.rates.wire_bytes) for s in plans), strict=True)
         groups_s = np.sum([moving.groups_s(side) for side in sides], axis=(0, 1))

@@ -25,7 +25,7 @@ from phaze.parallel.training.operator_costs import (
 from phaze.scheduling.layers import LayerTimes, ScheduledLayers, TimedChain
 from phaze.scheduling.passes import SolveLimits
 from phaze.workload.parallel_degrees import Parallel
-from phaze.workload.work import LayerChain, Pass, Unit
+from phaze.workload.work import Layer, LayerChain, Pass, Unit
 
 _FAST = 1e18  # bytes/s of a link on which nothing takes time
 
@@ -45,6 +45,13 @@ class LayerPassCosts:
     exposed_s: dict[Parallel, Floats]
     hidden_s: Floats
     launches: Floats
+
+    @classmethod
+    def of(cls, rows: Floats) -> LayerPassCosts:
+        """Costs from rows as of `stacked`, (5 + groups, A, U)."""
+        (kernels, vector, weight, hidden, launches), exposed = rows[:5], rows[5:]
+        starts = launches.max(axis=0, initial=0.0)  # the same on all, of which there may be none
+        return cls(kernels, vector, weight, dict(zip(Parallel, exposed, strict=True)), hidden, starts)
 
     def mixed(self, other: LayerPassCosts, taken: NDArray[np.bool_]) -> LayerPassCosts:
         """These, but of the other where it is taken, (U,)."""
@@ -102,6 +109,18 @@ class LayerSizes:
             self._known[grain] = self._sizes(grain)
         return self._known[grain]
 
+    def content(self, grain: Grain) -> tuple[bytes, bytes, int]:
+        """Key of chains whose groups have the same parameters, tied ones, too."""
+        if grain not in self._contents:
+            sizes, which = self.sizes(grain)
+            self._contents[grain] = sizes.tobytes(), which.tobytes(), self.tied_parameters
+        return self._contents[grain]
+
+    @cached_property
+    def _contents(self) -> dict[Grain, tuple[bytes, bytes, int]]:
+        """Keys that were asked for."""
+        return {}
+
     @cached_property
     def _known(self) -> dict[Grain, tuple[Floats, NDArray[np.intp]]]:
         """Sizes that were asked for."""
@@ -146,8 +165,9 @@ class LayerCosts(LayerSizes):
 
 def cost_ahead(chains: Sequence[LayerChain], costs: OperatorCosts) -> None:
     """Cost the operators of some chains all at once, so that the figures of each are at hand."""
-    passes = (p for chain in chains for layer in chain.layers for p in (layer.forward, layer.backward))
-    costs.seconds([w for p in passes if p is not None for w in with_score_passes(p, costs.framework).works])
+    layers = {id(layer): layer for chain in chains for layer in chain.layers}.values()
+    passes = (p for layer in layers for p in (layer.forward, layer.backward) if p is not None)
+    costs.learn([w for p in passes for w in with_score_passes(p, costs.framework).works])
 
 
 def layer_costs(
@@ -163,23 +183,37 @@ def layer_costs(
     Where chips run kernels these follow one another; passes of others are scheduled on their cores, links aside,
     unless that chain is `scheduled` already.
     """
-    model = costs.model
-
-    def operators(passes: Sequence[Pass]) -> list[Operators]:
-        pairs = zip(chain.layers, passes, strict=True)
-        return [costs.costed(p, experts=layer.expert_parameters > 0) for layer, p in pairs]
-
-    forward = operators([layer.forward for layer in chain.layers])
-    backward = operators([layer.backward or Pass((), ()) for layer in chain.layers])
-    serial = model.factors.simt_of >= 0
+    model, serial = costs.model, costs.model.factors.simt_of >= 0
+    chips = hbm_bandwidth_bytes_per_s(table), serial
     if scheduled is not None and scheduled.chain == chain:
         times: LayerTimes | None = scheduled.times
+    elif serial.all():
+        figures = [
+            costs.once(layer, kept, lambda one: _costed(one, costs, chips, kept)) for layer in chain.layers
+        ]
+        return _put_together(chain, figures)
     else:
-        times = (
-            None if serial.all() else _link_free_times(chain, model, table, limits, np.flatnonzero(~serial))
-        )
-    chips = hbm_bandwidth_bytes_per_s(table), serial
+        times = _link_free_times(chain, model, table, limits, np.flatnonzero(~serial))
+    forward, backward = zip(*(_operators(layer, costs) for layer in chain.layers), strict=True)
     return layer_costs_of(chain, forward, backward, times, chips, costs.framework, kept)
+
+
+def _operators(layer: Layer, costs: OperatorCosts) -> tuple[Operators, Operators]:
+    """Operators of both passes of a layer."""
+    experts = layer.expert_parameters > 0
+    forward, backward = (
+        costs.costed(p, experts=experts) for p in (layer.forward, layer.backward or Pass((), ()))
+    )
+    return forward, backward
+
+
+def _costed(layer: Layer, costs: OperatorCosts, chips: _Chips, kept: Set[str]) -> Floats:
+    """Figures of one layer, as of `_figures`, on chips whose operators follow one another."""
+    return _figures(*_operators(layer, costs), None, chips, costs.framework, kept)
+
+
+_Chips = tuple[Floats, NDArray[np.bool_]]
+"""Bytes/s of the memory of architectures, and where operators follow one another, (A,) each."""
 
 
 def layer_costs_of(
@@ -187,40 +221,57 @@ def layer_costs_of(
     forward: Sequence[Operators],
     backward: Sequence[Operators],
     times: LayerTimes | None,
-    chips: tuple[Floats, NDArray[np.bool_]],
+    chips: _Chips,
     framework: Framework,
     kept: Set[str] = frozenset(),
 ) -> LayerCosts:
     """Figures of layers on architectures (A, U) from their operators, one per unique layer and direction.
 
     `times`: of their passes on the cores without collectives, (A, U); None where no chip has any use for them.
-    `chips`: bytes/s of their memory, and where operators follow one another, (A,) each.
+    """
+    scheduled = (
+        [None] * len(forward) if times is None else zip(times.forward_s.T, times.backward_s.T, strict=True)
+    )
+    each = zip(forward, backward, scheduled, strict=True)
+    return _put_together(chain, [_figures(f, b, some, chips, framework, kept) for f, b, some in each])
+
+
+def _put_together(chain: LayerChain, figures: Sequence[Floats]) -> LayerCosts:
+    """Costs of a chain from `_figures` of each of its unique layers."""
+    forward, backward, recomputation, ending = np.stack(figures, axis=-1)
+    return LayerCosts(chain, *map(LayerPassCosts.of, (forward, backward, recomputation, ending)))
+
+
+def _figures(
+    forward: Operators,
+    backward: Operators,
+    scheduled: tuple[Floats, Floats] | None,
+    chips: _Chips,
+    framework: Framework,
+    kept: Set[str],
+) -> Floats:
+    """Figures of one layer, (4, 5 + groups, A): rows as of `LayerPassCosts.of` of each side of `LayerCosts`.
+
+    `scheduled`: seconds of its passes on the cores without collectives, (A,) each.
     """
     hbm_bytes_per_s, serial = chips
-    alone = [np.stack([o.total_s for o in some], axis=1) for some in (forward, backward)]
+    both, alone = (forward, backward), [o.total_s for o in (forward, backward)]
     lasting = alone
-    if times is not None:
-        longer = [np.stack([o.longer for o in some], axis=1) for some in (forward, backward)]
-        each = zip(alone, (times.forward_s, times.backward_s), longer, strict=True)
-        lasting = [np.where(serial[:, None], one, s * more) for one, s, more in each]
-    row_s = framework.expert_passes / hbm_bytes_per_s[:, None]
+    if scheduled is not None:
+        each = zip(alone, scheduled, both, strict=True)
+        lasting = [np.where(serial, one, seconds * o.longer) for one, seconds, o in each]
+    row_s = framework.expert_passes / hbm_bytes_per_s
     ahead_s, behind_s = (
-        seconds + row_s * [row_bytes(o.pass_) for o in some]
-        for seconds, some in zip(lasting, (forward, backward), strict=True)
+        seconds + row_s * row_bytes(o.pass_) for seconds, o in zip(lasting, both, strict=True)
     )
-    both = list(zip(forward, backward, strict=True))
     share = ahead_s / np.maximum(alone[0], np.finfo(np.float64).tiny)
-    recomputation, ending = (
-        [recomputed_operators(f, b, framework, kept, ends=ends) for f, b in both] for ends in (False, True)
-    )
-    return LayerCosts(
-        chain,
-        _pass_costs(forward, ahead_s, framework),
-        _pass_costs(backward, behind_s, framework),
-        *(
-            _pass_costs(some, share * np.stack([o.total_s for o in some], axis=1), framework)
-            for some in (recomputation, ending)
-        ),
+    again = [recomputed_operators(*both, framework, kept, ends=ends) for ends in (False, True)]
+    return np.array(
+        [
+            _side(forward, ahead_s, framework),
+            _side(backward, behind_s, framework),
+            *(_side(some, share * some.total_s, framework) for some in again),
+        ]
     )
 
 
@@ -241,24 +292,17 @@ def without_links(model: CostModel, table: ArchitectureTable) -> tuple[Architect
     return ideal, CostModel(ideal, model.network.ideal(), model.rung, model.own)
 
 
-def _pass_costs(layers: Sequence[Operators], scheduled_s: Floats, framework: Framework) -> LayerPassCosts:
-    alone = np.stack([o.total_s for o in layers], axis=1)
-    scale = np.divide(scheduled_s, alone, out=np.ones_like(alone), where=alone > 0)
-    exposed = {parallel: np.zeros(alone.shape) for parallel in Parallel}
-    hidden = np.zeros(alone.shape)
-    for i, o in enumerate(layers):
-        for at, work in enumerate(o.works):
-            if work.link is not None:
-                hides = o.hidden_s(at, framework)
-                exposed[work.link.group.parallel][:, i] += o.link_s[:, at] - hides
-                hidden[:, i] += hides
-    vector = [o.sum_s([w.unit is Unit.VECTOR for w in o.works]) for o in layers]
-    weight = [o.sum_s([w.makes_weight_gradient for w in o.works]) for o in layers]
-    return LayerPassCosts(
-        kernels_s=scheduled_s,
-        vector_s=scale * np.stack(vector, axis=1),
-        weight_s=scale * np.stack(weight, axis=1),
-        exposed_s=exposed,
-        hidden_s=hidden,
-        launches=np.array([o.launches(framework) for o in layers]),
-    )
+def _side(operators: Operators, lasting_s: Floats, framework: Framework) -> Floats:
+    """Figures of one layer in one direction, (5 + groups, A), whose operators in all take so long, (A,)."""
+    o, alone = operators, operators.total_s
+    scale = np.divide(lasting_s, alone, out=np.ones_like(alone), where=alone > 0)
+    exposed, hidden = {parallel: np.zeros(len(alone)) for parallel in Parallel}, np.zeros(len(alone))
+    for at, work in enumerate(o.works):
+        if work.link is not None:
+            hides = o.hidden_s(at, framework)
+            exposed[work.link.group.parallel] += o.link_s[:, at] - hides
+            hidden += hides
+    vector_s = scale * o.sum_s([w.unit is Unit.VECTOR for w in o.works])
+    weight_s = scale * o.sum_s([w.makes_weight_gradient for w in o.works])
+    launches = np.full(len(alone), o.launches(framework))
+    return np.array([lasting_s, vector_s, weight_s, hidden, launches, *exposed.values()])

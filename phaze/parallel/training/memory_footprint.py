@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -151,20 +152,39 @@ class ChunkFootprint:
         def most(values: Floats) -> Floats:
             return _by_chunk(np.maximum, values, first_groups)
 
+        kept_bytes = total(kept)
+        away = total(recomputation * g.away_bytes) if g.away_bytes.any() else np.zeros_like(kept_bytes)
         return cls(
             shared=total(g.shared),
             experts=total(g.experts),
             scaled_bytes=total(g.scaled_bytes),
             frozen_bytes=total(g.frozen_bytes),
             replicated=total(g.replicated),
-            kept_bytes=total(kept),
-            away_bytes=total(recomputation * g.away_bytes),
+            kept_bytes=kept_bytes,
+            away_bytes=away,
             working_bytes=most(g.working_bytes + recomputation * g.saved_bytes),
             largest=most(repeats * g.parameters),
             ends=total(~repeats * g.parameters),
             scores_bytes=total(g.scores_bytes),
             widest_bytes=most(kept),
         )
+
+    @property
+    def parameters(self) -> Floats:
+        """Parameters of all sorts, (..., C)."""
+        return self.shared + self.experts + self.replicated
+
+    def on_devices(self, figure: str, own: NDArray[np.int64]) -> Floats:
+        """Sums of a figure over the chunks of every device, (..., p), which plans that differ in ZeRO share."""
+        key = figure, id(own)
+        if key not in self._known:
+            self._known[key] = own, getattr(self, figure)[..., own].sum(axis=-1)
+        return self._known[key][1]
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, int], tuple[NDArray[np.int64], Floats]]:
+        """Sums that were asked for, with the chunks of the devices."""
+        return {}
 
     def take(self, rows: NDArray[np.int64]) -> ChunkFootprint:
         """Footprint of some of many models, (B, C) each."""
@@ -255,15 +275,17 @@ class PlanMemory:
         """
         s, n, state = self.plan, self.footprint, self._state
         whole = self._parameters(own)
-        each = (n.shared, n.experts, n.replicated)
-        divided = divided_parameters(self._ranks, *(some[..., own].sum(axis=-1) for some in each))
+        divided = whole
+        if s.zero >= Zero.OPTIMIZER:
+            each = (n.on_devices(sort, own) for sort in ("shared", "experts", "replicated"))
+            divided = divided_parameters(self._ranks, *each)
         always = self.framework.reduces_every_microbatch
         weights = state.weight * (divided if s.zero >= Zero.WEIGHTS else whole)
         gradients = state.gradient * (divided if s.zero >= Zero.GRADIENTS and always else whole)
         states = state.optimizer * (divided if s.zero >= Zero.OPTIMIZER else whole)
         if s.zero < Zero.WEIGHTS:  # what is gathered anew is scaled anew
-            weights = weights + n.scaled_bytes[..., own].sum(axis=-1)
-        weights = weights + n.frozen_bytes[..., own].sum(axis=-1)
+            weights = weights + n.on_devices("scaled_bytes", own)
+        weights = weights + n.on_devices("frozen_bytes", own)
         return weights, gradients, states
 
     def activations_bytes(self, own: NDArray[np.int64], held: ArrayLike) -> tuple[Floats, Floats]:
@@ -277,13 +299,11 @@ class PlanMemory:
         kept = _in_flight_bytes(n.kept_bytes, own, held)
         if Offload.ACTIVATIONS in self.plan.offload:
             kept = np.minimum(kept, 2 * n.widest_bytes[..., own].max(axis=-1))
-        scores = self.framework.score_copies * n.scores_bytes[..., own].sum(axis=-1)
+        scores = self.framework.score_copies * n.on_devices("scores_bytes", own)
         return lost * kept, lost * (n.working_bytes[..., own].max(axis=-1) + scores)
 
     def _parameters(self, own: NDArray[np.int64]) -> Floats:
-        n = self.footprint
-        found: Floats = (n.shared + n.experts + n.replicated)[..., own].sum(axis=-1)
-        return found
+        return self.footprint.on_devices("parameters", own)
 
     @property
     def _state(self) -> ParameterBytes:
@@ -309,7 +329,7 @@ class PlanMemory:
         The gradients of the latter wait for the end of backward. Without resharding all weights are whole.
         """
         each = self._state.gathered
-        ends = self.footprint.ends[..., own].sum(axis=-1)
+        ends = self.footprint.on_devices("ends", own)
         waiting = self.numerics.weight_bytes * ends * (self.plan.zero >= Zero.WEIGHTS)
         if not self.plan.reshards and Offload.WEIGHTS not in self.plan.offload:
             whole: Floats = each * self._parameters(own) + waiting
@@ -320,7 +340,7 @@ class PlanMemory:
     def _passing_parameters(self, own: NDArray[np.int64]) -> Floats:
         """Parameters of two of the groups that repeat, or of all where there are no two, (..., p)."""
         n = self.footprint
-        body = self._parameters(own) - n.ends[..., own].sum(axis=-1)
+        body = self._parameters(own) - n.on_devices("ends", own)
         found: Floats = np.minimum(2 * n.largest[..., own].max(axis=-1), body)
         return found
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Hashable, Sequence, Set
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,7 +17,9 @@ from phaze.parallel.training.recomputation import runs_again
 from phaze.scheduling.passes import NEVER_S
 from phaze.workload.operators.operator_graph import OpKind
 from phaze.workload.parallel_degrees import Parallel
-from phaze.workload.work import Pass, Unit, Work
+from phaze.workload.work import Layer, Pass, Unit, Work
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -115,14 +118,32 @@ class OperatorCosts:
     framework: Framework
     link_bytes_per_s: Floats
     _known: dict[Work, list[float]] = field(default_factory=dict)
+    _layers: dict[Hashable, tuple[Layer, Any]] = field(default_factory=dict)
+
+    def once(self, layer: Layer, key: Hashable, work_out: Callable[[Layer], T]) -> T:
+        """What is asked for of a layer, by a key, worked out the first time: chains share layers that are alike."""
+        place = id(layer), key
+        if place not in self._layers:
+            self._layers[place] = layer, work_out(layer)
+        found: T = self._layers[place][1]
+        return found
 
     def seconds(self, works: Sequence[Work]) -> Floats:
         """Each operator in its faster mode, or its collective, (A, O)."""
-        new, every = [w for w in dict.fromkeys(works) if w not in self._known], len(self.link_bytes_per_s)
+        try:
+            known = [self._known[w] for w in works]
+        except KeyError:
+            self.learn(works)
+            known = [self._known[w] for w in works]
+        seconds = np.array(known, dtype=np.float64).reshape(len(works), len(self.link_bytes_per_s))
+        return np.ascontiguousarray(seconds.T)
+
+    def learn(self, works: Sequence[Work]) -> None:
+        """Cost those that are not known yet, all at once."""
+        new = [w for w in dict.fromkeys(works) if w not in self._known]
         if new:
-            self._known.update(zip(new, self.model.fastest_s(new, np.arange(every)).T.tolist(), strict=True))
-        known = np.array([self._known[w] for w in works], dtype=np.float64)
-        return np.ascontiguousarray(known.reshape(len(works), every).T)
+            rows = np.arange(len(self.link_bytes_per_s))
+            self._known.update(zip(new, self.model.fastest_s(new, rows).T.tolist(), strict=True))
 
     def costed(self, pass_: Pass, *, experts: bool) -> Operators:
         """Operators of a pass; `experts`: whether the layer has some, whose products have room for more rows."""

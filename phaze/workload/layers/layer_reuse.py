@@ -29,7 +29,7 @@ from phaze.workload.families.model_family import FamilyDimensions
 from phaze.workload.layers.layer_cutting import Segment
 from phaze.workload.operators.operator_graph import Operator, OperatorGraph
 from phaze.workload.operators.operator_steps import OperatorContext
-from phaze.workload.work import LayerChain
+from phaze.workload.work import Layer, LayerChain
 
 
 @dataclass
@@ -180,19 +180,31 @@ class _BentError(Exception):
     """Something is not on a line."""
 
 
-def interpolate_layers(chains: Sequence[LayerChain], microbatch: int) -> LayerChain | None:
-    """The chain of a microbatch between the smallest and largest of three of one model and sharding, if it is sure."""
+Interpolated = dict[tuple[int, int, int, int], Layer | None]
+"""Layers of microbatches by the identities of the three that tell them; None: they do not."""
+
+
+def interpolate_layers(
+    chains: Sequence[LayerChain], microbatch: int, known: Interpolated | None = None
+) -> LayerChain | None:
+    """The chain of a microbatch between the smallest and largest of three of one model and sharding, if it is sure.
+
+    `known`: layers that other chains of the same ones had, which goes on; as long as it is kept these have to be, too.
+    """
     one, other, last = sorted(chains, key=lambda chain: chain.microbatch)
     line = _Line((one.microbatch, other.microbatch, last.microbatch), microbatch)
-    try:
-        if (one.index, one.names) != (other.index, other.names) or (one.index, one.names) != (
-            last.index,
-            last.names,
-        ):
-            return None
-        return replace(one, microbatch=microbatch, layers=line.of(one.layers, other.layers, last.layers))
-    except _BentError:
+    alike = all((one.index, one.names) == (some.index, some.names) for some in (other, last))
+    if not alike or not len(one.layers) == len(other.layers) == len(last.layers):
         return None
+    known, layers = {} if known is None else known, []
+    for first, middle, end in zip(one.layers, other.layers, last.layers, strict=True):
+        key = id(first), id(middle), id(end), microbatch
+        if key not in known:
+            known[key] = line.layer(first, middle, end)
+        if (found := known[key]) is None:
+            return None
+        layers.append(found)
+    return replace(one, microbatch=microbatch, layers=tuple(layers))
 
 
 @dataclass(frozen=True)
@@ -201,6 +213,13 @@ class _Line:
 
     places: tuple[int, int, int]
     at: int
+
+    def layer(self, one: Layer, other: Layer, last: Layer) -> Layer | None:
+        """The layer at the fourth place, if it is sure."""
+        try:
+            return self.of(one, other, last)
+        except _BentError:
+            return None
 
     def of(self, one: _T, other: _T, last: _T) -> _T:
         """The same thing with its numbers at the fourth place."""

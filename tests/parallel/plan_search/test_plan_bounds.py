@@ -14,7 +14,7 @@ from phaze.parallel.pipelines.pipeline_schedule import TRAINING, Schedule
 from phaze.parallel.plan_batches.memory_fit import fits
 from phaze.parallel.plan_batches.plan_batch import IterationBatch
 from phaze.parallel.plan_search.best_first_search import best_plans
-from phaze.parallel.plan_search.plan_lower_bounds import ScreenedPlans, rest_s, screened_plans
+from phaze.parallel.plan_search.plan_lower_bounds import ScreenedPlans, rest_key, rest_s, screened_plans
 from phaze.parallel.plan_space import PlanSpace
 
 SPACE = PlanSpace(microbatches=(1,), tensor=(1, 2), sequence=(False,), chunks=(1, 2))
@@ -43,6 +43,16 @@ def test_no_iteration_is_shorter_than_its_bounds(said, tight):
         assert zeros == tuple(Zero) or s.replicas == 1
     schedules, recomputes = ({*some} for some in zip(*seen, strict=True))
     assert schedules == set(TRAINING) if tight == inf else Recompute.FULL in recomputes
+
+
+@pytest.mark.parametrize("said", SOFTWARE.values(), ids=SOFTWARE)
+def test_what_follows_pipelines_is_the_same_under_the_same_key(said):
+    e, space = estimator(devices=4, batch=8, software=framework(**said)), replace(SPACE, microbatches=(1, 2))
+    known, plans = {}, [some.plan for some in screened_plans(e, space)]
+    for plan in plans:
+        (rest,) = rest_s(e, [tuple(space.variants(plan))])
+        assert known.setdefault(rest_key(e, plan), rest) == rest
+    assert len(known) < len(plans)
 
 
 def test_pipelines_are_made_where_they_are_looked_at(monkeypatch):

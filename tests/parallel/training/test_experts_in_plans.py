@@ -6,6 +6,7 @@ from strategy_cases import estimator, framework
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.derived_figures import hbm_bandwidth_bytes_per_s
 from phaze.parallel.parallel_plan import ParallelPlan, RankOrder, Zero
+from phaze.parallel.training.layer_costs import _costed
 from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.workload_loader import load_workload
 
@@ -59,3 +60,18 @@ def test_whole_experts_take_the_memory_of_divided_ones():
     first, second = (iteration(s).memory[0] for s in (whole, parts))
     assert first.weights_bytes == pytest.approx(second.weights_bytes, rel=1e-3)
     assert first.optimizer_bytes == pytest.approx(second.optimizer_bytes, rel=1e-3)
+
+
+def test_layers_that_chains_share_are_costed_once(monkeypatch):
+    """Chains that deal experts in other ways cost their layers with experts alone, the same as by themselves."""
+    costed, plans = [], [ParallelPlan(1, 8, sharding=Sharding(expert=experts)) for experts in (2, 4)]
+    alone = [estimator(workload=MODEL).layer_costs(plan).forward for plan in plans]
+    monkeypatch.setattr(
+        "phaze.parallel.training.layer_costs._costed",
+        lambda layer, *given: costed.append(layer) or _costed(layer, *given),
+    )
+    e = estimator(workload=MODEL)
+    together = [e.layer_costs(plan).forward for plan in plans]
+    assert [one.stacked.tolist() for one in together] == [one.stacked.tolist() for one in alone]
+    experts = [layer for layer in costed if layer.expert_parameters]
+    assert len(costed) == len(set(map(id, costed))) == len(e.chain(plans[0]).layers) + len(experts) / 2

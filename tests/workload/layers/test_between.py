@@ -68,3 +68,26 @@ def test_what_is_not_on_a_line_is_not_told():
     assert interpolate_layers([one, replace(two, layers=(bent, *two.layers[1:])), last], 3) is None
     assert interpolate_layers([one, replace(two, layers=two.layers[1:]), last], 3) is None
     assert interpolate_layers([one, replace(two, names=two.names[::-1]), last], 3) is None
+
+
+def test_chains_share_the_layers_that_are_alike_in_them():
+    """However experts are divided, layers without any are the same objects: built, told by others, and costed once."""
+    workload = load_workload("mixtral-8x7b")
+    few, many = (
+        [workload.chain(size, Sharding(1, expert=experts)) for size in (1, 32, 2, 8)][-1]
+        for experts in (2, 4)
+    )
+    shared = {id(layer) for layer in few.layers} & {id(layer) for layer in many.layers}
+    without = [layer for layer in few.layers if not layer.expert_parameters]
+    assert {id(layer) for layer in without} == shared
+    assert 0 < len(shared) < len(few.layers)
+
+
+def test_a_bent_layer_is_remembered_as_such():
+    one, two, last = chains("gpt2-xl", Sharding(), (1, 2, 4))
+    bent = replace(two.layers[0], saved_bytes=two.layers[0].saved_bytes + 1)
+    crooked, known = replace(two, layers=(bent, *two.layers[1:])), {}
+    assert interpolate_layers([one, crooked, last], 3, known) is None
+    assert list(known.values()) == [None]
+    assert interpolate_layers([one, crooked, last], 3, known) is None
+    assert interpolate_layers([one, two, last], 3, known) == interpolate_layers([one, two, last], 3)
