@@ -12,6 +12,7 @@ import atexit
 import os
 import sys
 import time
+from contextlib import suppress
 from multiprocessing import active_children
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -48,22 +49,20 @@ class IdleClock:
         while True:
             spent = _children_s()
             there = _poll(connection, 0.0 if timeout == 0 else _LOOK_S)
-            self.before_s += max(0.0, _children_s() - spent)
+            worked = (now - spent[pid] for pid, now in _children_s().items() if pid in spent)
+            self.before_s += max(worked, default=0.0)
             if there or not active_children() or (until is not None and self.show() >= until):
                 return there
 
 
-def _children_s() -> float:
-    """Processor time of the children that are alive; of several the one that has most."""
-    return max((_processor_s(child.pid) for child in active_children()), default=0.0)
-
-
-def _processor_s(pid: int | None) -> float:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+def _children_s() -> dict[int, float]:
+    """Processor time of each child that is alive."""
+    found = {}
+    for child in active_children():
+        with suppress(OSError):
+            fields = Path(f"/proc/{child.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            found[child.pid or 0] = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+    return found
 
 
 def main() -> None:

@@ -11,7 +11,9 @@ from test_page import contents  # noqa: F401 - a fixture
 
 from phaze.cost.fidelity import Fidelity
 from phaze.report import palette
+from phaze.report.charts.svg_charts import Scale
 from phaze.report.figures.first_screen import first_screen, nearest_chip, time_error
+from phaze.report.figures.frontier_glance import _names
 from phaze.report.figures.report_contents import Contents
 from phaze.testing.figure_contract import Markup
 from phaze.validation.stated_errors import KINDS, stated_errors
@@ -103,3 +105,12 @@ def test_a_run_without_a_frontier_has_no_picture_of_it(document, count):
         first_screen(Contents("r", document.model_copy(update={"frontier": document.frontier[:count]})))
     )
     assert "figure" not in found.names
+
+
+def test_names_of_chips_do_not_cover_each_other():
+    square = Scale(0.0, 100.0, 0.0, 100.0)
+    chips = [(80.0, 50.0, "a"), (82.0, 51.0, "b"), (90.0, 49.0, "c"), (90.0, 90.0, "d"), (10.0, 50.0, "e")]
+    told = [str(name) for name in _names(chips, square, square)]
+    tops = {re.search(r">(\w)<", one)[1]: float(re.search(r"top:([\d.]+)%", one)[1]) for one in told}
+    assert (tops["c"], tops["d"], tops["e"]) == (49.0, 90.0, 50.0)
+    assert tops["c"] + 7 <= tops["a"] <= tops["b"] - 7 <= 63 - 7

@@ -192,5 +192,6 @@ def _held_back_by(limits: Sequence[Binding]) -> str:
     if not limits:
         return "no limit: one step along no axis would be better"
     first = limits[0]
-    which = " or ".join(axis.replace("_", " ") for axis in first.axes)
+    *others, last = (axis.replace("_", " ").replace("+", " with ") for axis in first.axes)
+    which = f"{', '.join(others)} or {last}" if others else last
     return f"{first.limit} (one step in {which} would give up to {100 * first.best_gain:.1f} % more)"

@@ -17,6 +17,7 @@ from phaze.report.html_markup import Html, tag
 from phaze.validation.stated_errors import StatedError
 
 Points = Sequence[tuple[float, float, str]]
+_LINE = 7.0  # per cent of the picture that a name is high
 
 
 def frontier_glance(contents: Contents, error: StatedError | None) -> Html | None:
@@ -93,11 +94,13 @@ def _tick_labels(across: Scale, up: Scale) -> Iterator[Html]:
 
 
 def _names(chips: Points, across: Scale, up: Scale) -> Iterator[Html]:
-    """Names of the known chips, to the left of those at the right edge."""
-    for a, b, name in chips:
-        x, y = across.px(a), up.px(b)
+    """Names of the known chips, to the left of those at the right edge; each below those that it would cover."""
+    taken: list[tuple[str, float]] = []
+    for y, x, name in sorted((up.px(b), across.px(a), name) for a, b, name in chips):
         side = "right" if x > 70 else "left"
-        at = f"{side}:{100 - x if side == 'right' else x:.2f}%;top:{y:.2f}%"
+        lowest = max((top for other, top in taken if other == side), default=-math.inf)
+        taken.append((side, max(y, lowest + _LINE)))
+        at = f"{side}:{100 - x if side == 'right' else x:.2f}%;top:{taken[-1][1]:.2f}%"
         yield tag("span", name, look=f"chip {side}", style=at, aria_hidden="true")
 
 

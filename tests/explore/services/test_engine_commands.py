@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import re
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -64,3 +66,36 @@ def test_memory_is_what_was_planned(tmp_path, share):
     made = space(served(tmp_path), devices=1, batch=4, memory_share=share, disaggregate=False)
     _, found = commands(made)
     assert "--gpu-memory-utilization 0.8" in found["vllm", "prefill and decode"]
+
+
+def own_parser(engine):
+    """The parser of an engine's own package: `pip install sglang` (0.5.23 was tried), `pip install vllm` (0.8.5)."""
+    if engine == "sglang":
+        module = pytest.importorskip("sglang.srt.server_args", exc_type=ImportError)
+        parser = argparse.ArgumentParser()
+        module.ServerArgs.add_cli_args(parser)
+        return parser
+    module = pytest.importorskip("vllm.engine.arg_utils", exc_type=ImportError)
+    return module.EngineArgs.add_cli_args(pytest.importorskip("vllm.utils").FlexibleArgumentParser())
+
+
+@pytest.mark.parametrize("engine", ["sglang", "vllm"])
+def test_an_engine_itself_reads_its_commands(tmp_path, engine):
+    parser = own_parser(engine)
+    cached = {"chunk": 64, "kv_cache_format": CacheFormat.FP8}
+    one = space(served(tmp_path), devices=2, batch=12, **cached)
+    pools = space(served(tmp_path), devices=2, batch=8, targets=Targets(), disaggregate=True)
+    experts = space(served_mixture(tmp_path), devices=4, batch=12, chunk=64, largest_batch=8)
+    read = 0
+    for made in (one, pools, experts):
+        plan = best_of(made)
+        if made is experts:
+            plan = replace(plan, pools=tuple(replace(pool, expert_parallel=2) for pool in plan.pools))
+        for name, pool, command in start_commands(plan, made.traffic, made.options):
+            if name == engine:
+                words = shlex.split(command.replace("$MODEL", "model"))
+                told = parser.parse_args(words[3:])
+                width = getattr(told, "tp_size" if engine == "sglang" else "tensor_parallel_size")
+                assert width == pool.tensor_parallel * (pool.expert_parallel if engine == "sglang" else 1)
+                read += 1
+    assert read >= 2
