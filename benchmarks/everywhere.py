@@ -84,11 +84,11 @@ def _text(rows: Sequence[Row], limit_s: float) -> str:
     head = ("workload", *(f"{devices:,} devices, {power[:-1]} W" for devices, power in columns))
     return f"""# Every workload, everywhere
 
-`dse run` with {limit_s:g} s to search, a process each, without a cache: seconds of processor time until the answer
-stands, and in brackets the gap where the best is not proven; *no* where nothing fits, with the seconds until that is
-said; **late** where the clock showed more than a tenth beyond the limit (and {START_S:g} s to start), or what was said
-where it ended otherwise. {len(rows) - len(late)} of the {len(rows)} questions that were asked are in time, of
-{len(builtin_names()) * len(columns)} that there are; an empty cell was not asked.
+`dse run` with {limit_s:g} s to search, a process each, without a cache: seconds by the clock of an idle machine until
+the answer stands, and in brackets the gap where the best is not proven; *no* where nothing fits, with the seconds until
+that is said; **late** where the clock showed more than a tenth beyond the limit (and {START_S:g} s to start and end),
+or what was said where it ended otherwise. {len(rows) - len(late)} of the {len(rows)} questions that were asked are in
+time, of {len(builtin_names()) * len(columns)} that there are; an empty cell was not asked.
 
 {table(head, lines)}
 
@@ -103,7 +103,7 @@ def _in_time(row: Row, limit_s: float) -> bool:
 
 
 def _cell(row: Row, limit_s: float) -> str:
-    spent = f"{row['processor_s']:.0f} s"
+    spent = f"{row['seconds']:.0f} s"
     seconds = spent if _in_time(row, limit_s) else f"**late** {spent}"
     if "failed" in row:
         return f"no, {seconds}" if row["infeasible"] else f"**{row['failed']}**"

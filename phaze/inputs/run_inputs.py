@@ -57,7 +57,9 @@ def make_request(options: RunOptions) -> ExploreRequest:
     from phaze.explore.request.explore_request import ExploreRequest, Objective
 
     if options.serve is not None:
-        raise InputError("--serve looks for the chip of a service: ask dse run --serve")
+        raise InputError(
+            "--serve looks for the chip of a service, which is asked on the command line: dse run --serve"
+        )
     for name in _OF_SERVICES:
         if getattr(options, name) is not None:
             raise InputError(f"{_flag(name)} is for a service: give --serve")

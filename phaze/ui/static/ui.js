@@ -114,10 +114,12 @@
       const answer = await ask("/check", given).catch(() => ({ error: "The server of this page has ended.", field: "" }));
       if (number !== asked) return;
       element("command").textContent = (answer.command ?? []).join(" ");
-      element("error").textContent = answer.error;
+      const begun = Object.keys(given).length > 0;
+      element("error").textContent = begun ? answer.error : "Begin with a workload, for instance gpt3.";
+      element("error").classList.toggle("hint", !begun);
       element("ask").disabled = Boolean(answer.error);
       form.querySelectorAll("input").forEach((field) => {
-        const wrong = field.name === answer.field && Boolean(answer.error) && Object.keys(given).length > 0;
+        const wrong = field.name === answer.field && Boolean(answer.error) && begun;
         field.setAttribute("aria-invalid", String(wrong));
         if (wrong && field.closest("details")) field.closest("details").open = true;
       });
