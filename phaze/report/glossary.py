@@ -15,6 +15,9 @@ from phaze.report.number_format import field as readable
 from phaze.report.number_format import label, unit_of
 from phaze.yaml_file import parse_yaml
 
+MOST = 3
+"""Places of a result field that are named; more are counted."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -73,12 +76,16 @@ def _economic_figures() -> Iterator[Entry]:
 
 
 def _result_fields() -> Iterator[Entry]:
-    """Fields of the result document that carry a description, with their place in it."""
+    """Fields of the result document that carry a description, with their places in it; equal ones once."""
     definitions: dict[str, Any] = ResultDocument.model_json_schema(by_alias=True)["$defs"]
+    places: dict[tuple[str, str], list[str]] = {}
     for model, schema in definitions.items():
         for name, value in schema.get("properties", {}).items():  # an enumeration has none
             if "description" in value:
-                yield Entry(name, f"result field of {model}", value["description"], unit_of(name))
+                places.setdefault((name, value["description"]), []).append(model)
+    for (name, text), models in places.items():
+        more = f" and {len(models) - MOST} more" if len(models) > MOST else ""
+        yield Entry(name, f"result field of {', '.join(models[:MOST])}{more}", text, unit_of(name))
 
 
 def _key(name: str) -> str:

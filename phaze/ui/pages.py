@@ -110,7 +110,8 @@ def told(document: Answer) -> tuple[str, str]:
                 f"{fmt.number(result.throughput_samples_per_s)} samples/s, {fmt.number(best.tdp_w)} W",
             )
         case ServingDocument(request=request, best=served):
-            asked = f"serve {request['workload']} on {request['devices']:,} x {request['architecture']}"
+            chip = document.chip.id if document.chip else request["architecture"]
+            asked = f"serve {request['workload']} on {served.devices:,} x {chip}"
             return asked, f"{fmt.number(served.tokens_per_s)} tokens/s"
         case PlanDocument(request=request, best=planned) | FleetDocument(request=request, best=planned):
             chips = request["architecture"] if "architecture" in request else f"fleet {request['fleet']}"
@@ -125,9 +126,9 @@ def told(document: Answer) -> tuple[str, str]:
 
 
 def _proof(document: Answer) -> str:
-    if not isinstance(document, ResultDocument):
+    found = document.certificate if isinstance(document, ResultDocument | ServingDocument) else None
+    if found is None:
         return "-"
-    found = document.certificate
     return "proven" if found.optimal else f"gap {fmt.percent(found.gap)}"
 
 

@@ -34,12 +34,13 @@ def asked(texts: Mapping[str, str]) -> dict[str, str]:
 
 def checked(texts: Mapping[str, str]) -> dict[str, Any]:
     """What `dse run` would say to a question: its command, and the error with the option that it is about."""
-    from phaze.inputs.run_inputs import make_request
+    from phaze.inputs.run_inputs import make_request, make_service
 
     told = asked(texts)
     answer: dict[str, Any] = {"command": ["dse", "run", *words(RunOptions, told)], "error": "", "field": ""}
     try:
-        make_request(read_texts(RunOptions, told))
+        options = read_texts(RunOptions, told)
+        make_request(options) if options.serve is None else make_service(options)
     except PhazeError as error:
         answer |= {"error": " ".join(str(error).split()), "field": _about(str(error))}
     return answer

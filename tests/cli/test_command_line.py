@@ -414,6 +414,7 @@ def test_explain_knows_words_fields_and_results(dse):
     assert code == 0
     assert "HBM and links included" in " ".join(out.split())
     assert dse("explain", "tdp_w")[1] == out
+    assert out.count("power of one accelerator at full load") == 1  # a field of many parts of the document
     assert "source: " in dse("explain", "HBM-stacks")[1]
     assert "result field of Breakdown" in dse("explain", "bubble_s")[1]
     assert max(len(line) for line in out.splitlines()) <= 80

@@ -111,12 +111,20 @@ def test_the_form_has_every_option_that_is_part_of_a_question():
         ({"workload": "gtp3"}, "workload", "gpt3"),
         ({"power": "400W"}, "workload", "not given"),
         ({"workload": "gpt3", "time_limit": "1 parsec"}, "time_limit", "parsec"),
+        ({"workload": "gpt3", "serve": "many"}, "serve", "not a load"),
+        ({"workload": "gpt3", "serve": "saturated", "tokens": "1e9"}, "tokens", "not for a service"),
     ],
 )
 def test_a_wrong_value_is_told_at_its_field(client, texts, field, words):
     status, found = client.post("/check", **texts)
     assert (status, found["field"]) == (200, field)
     assert words in found["error"]
+
+
+def test_the_chip_of_a_service_is_a_question():
+    found = checked({"workload": "llama3-8b", "serve": "concurrency=8", "tpot": "50ms"})
+    assert found["error"] == ""
+    assert "--serve concurrency=8" in " ".join(found["command"])
 
 
 def test_a_good_question_shows_its_command():

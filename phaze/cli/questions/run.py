@@ -86,6 +86,7 @@ def _serve(options: RunOptions) -> None:
     from phaze.inputs.run_inputs import make_service
     from phaze.report.terminal.service_tables import print_service
     from phaze.runs.run_directory import run_directory, write_answer
+    from phaze.runs.run_log import logged_progress
 
     request = make_service(options)
     timer = Clock(request.time_limit_s)
@@ -93,8 +94,9 @@ def _serve(options: RunOptions) -> None:
         run_directory(run_folder(options.out, options.workload)) as folder,
         interruptible(timer.interrupt) as interrupted,
         progress(quiet=options.quiet, limit_s=request.time_limit_s) as report,
+        logged_progress(folder, report, sys.argv[1:]) as log,
     ):
-        found = find_service(request, report, timer, options.seed)
+        found = find_service(request, log, timer, options.seed)
         document = record_question(found.document, "run", options, ["dse", *sys.argv[1:]])
         write_answer(folder, document)
         stopped = interrupted()
