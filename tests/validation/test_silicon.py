@@ -8,7 +8,7 @@ from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.silicon.die_area import area_mm2
 from phaze.validation.measured.measurement_columns import read_columns
 from phaze.validation.measured.measurement_schemas import TABLES
-from phaze.validation.sets.silicon_measurements import UNSURE, areas, breakdown, powers
+from phaze.validation.sets.silicon_measurements import areas, breakdown, powers
 
 PHOTO = """chip,component,area_mm2
 A100 (GA100),cores,476
@@ -47,10 +47,12 @@ def test_a_power_that_the_clock_was_solved_from_is_not_judged(tmp_path: Path) ->
     assert areas(columns).measured.tolist() == [826, 608]
 
 
-def test_a_die_size_that_nobody_vouches_for_is_not_judged(tmp_path: Path) -> None:
+def test_a_figure_that_the_table_does_not_vouch_for_is_not_judged(tmp_path: Path) -> None:
     path = tmp_path / "chip_specs.csv"
-    path.write_text(f"chip,die_mm2,tdp_w,note\nL40S,608,350,\nGaudi2,826,600,{UNSURE}\n")
-    columns = read_columns(path, TABLES[path.stem])
-    assert areas(columns).measured.tolist() == [608]
-    assert areas(columns).excluded == {"recalled with low confidence": 1}
-    assert len(powers(columns).measured) == 1
+    unsure = "Gaudi2,826,600,die size recalled (low confidence)\nTrainium2,,500,TDP ~500 W recalled\n"
+    path.write_text(f"chip,die_mm2,tdp_w,note\nA100 SXM 40GB,826,400,\n{unsure}")
+    columns, recalled = read_columns(path, TABLES[path.stem]), {"recalled with low confidence": 1}
+    assert areas(columns).measured.tolist() == [826]
+    assert areas(columns).excluded == {**recalled, "not published": 1}
+    assert powers(columns).measured.tolist() == [400, 600]
+    assert powers(columns).excluded == recalled

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
@@ -26,23 +26,19 @@ _ON_PHOTOS = {
 """Parts that the model tells apart, by how the names of their components begin."""
 
 
-UNSURE = "die size recalled (low confidence)"
-"""Note of a row whose die size is in no source."""
+_RECALLED = {"die_mm2": r"die size recalled", "tdp_w": r"TDP\b[^;,]*\brecalled"}
+"""Notes of a row by the figure that is in no source; the table's own words."""
 
 
 def areas(columns: Columns) -> Judged:
     """Die area in mm2, but for sizes that the table itself does not vouch for."""
-    unsure = [row for row, note in enumerate(columns.text.get("note", ())) if UNSURE in note]
-    sure = columns.only([row for row in range(len(columns["chip"])) if row not in unsure])
-    judged = _figures(sure, "die_mm2", lambda chip: float(area_mm2(to_table([chip]))[0]))
-    left_out = {"recalled with low confidence": len(unsure)} if unsure else {}
-    return replace(judged, excluded={**judged.excluded, **left_out})
+    return _figures(columns, "die_mm2", lambda chip: float(area_mm2(to_table([chip]))[0]))
 
 
 def powers(columns: Columns) -> Judged:
     """Thermal design power in W as vendors publish it, against the model's at the sustained clock.
 
-    Chips whose clock is solved from that very power tell nothing.
+    Chips whose clock is solved from that very power tell nothing, nor does what the table itself does not vouch for.
     """
     return _figures(
         columns,
@@ -90,11 +86,14 @@ def _figures(
 ) -> Judged:
     """A published figure of each chip against the model's, but where the model was given it (`known`)."""
     published, predicted, kept = columns.numbers(column), [], []
+    notes = columns.text.get("note", ("",) * columns.rows)
     excluded: Counter[str] = Counter()
     for row, name in enumerate(columns["chip"]):
         chip = chip_of(name)
         if np.isnan(published[row]):
             excluded["not published"] += 1
+        elif re.search(_RECALLED[column], notes[row]):
+            excluded["recalled with low confidence"] += 1
         elif chip is None:
             excluded[NO_TEMPLATE] += 1
         elif known(chip):
