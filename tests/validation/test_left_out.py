@@ -15,24 +15,26 @@ from phaze.hardware.cluster_network import load_network
 from phaze.parallel.cluster import Cluster
 from phaze.parallel.framework import Framework, list_frameworks, load_framework
 from phaze.parallel.parallel_plan import ParallelPlan
-from phaze.validation.data_set_registry import DATA_SETS
+from phaze.validation.data_set_registry import DATA_SETS, DataSet, Metric
 from phaze.validation.fits.left_out import (
     Constant,
     FittedRuns,
     MeasuredKernels,
     MeasuredRouting,
     _Fits,
+    _parts,
     elsewhere,
     fitted_to,
     percent,
     refit,
     refitted,
 )
-from phaze.validation.measured.measured_cases import Row
+from phaze.validation.measured.measured_cases import Judged, Row
 from phaze.validation.measured.measured_systems import system_of
 from phaze.validation.measured.published_models import gpt
 from phaze.validation.measured.published_runs import PublishedRun, best_iteration, estimator
 from phaze.validation.measured.single_operators import product
+from phaze.validation.model_validation import Compared, _figures
 from phaze.validation.sets.kernels.exchange_measurements import RoutedExchange
 
 TITLE = "e2e_torchtitan time"
@@ -133,6 +135,28 @@ def test_a_law_that_no_row_needs_alone_is_fitted_beside_others():
     found = _Fits(parts).error_pct(parts[:2], "device")
     assert found is not None
     assert found < percent(parts[0].errors({}))
+
+
+def judged_in(metric):
+    """A comparison of the kernels' rows by some metric."""
+    judged = Judged(np.ones(4), {Fidelity.ANALYTIC: np.ones(4)}, {}, kernels("h200", 1.0).rows)
+    figures = _figures(DataSet("x", metric, lambda _: judged), judged, Fidelity.ANALYTIC)
+    return Compared(judged, {Fidelity.ANALYTIC: figures})
+
+
+def test_only_what_is_judged_in_seconds_tells_of_seconds():
+    (part,) = _parts(judged_in(Metric.LATENCY))
+    assert part.rows == kernels("h200", 1.0).rows
+    assert not list(_parts(judged_in(Metric.POWER_SHORT)))
+
+
+def test_a_source_is_left_out_with_all_its_metrics():
+    one = kernels("h200", 1.3)
+    same, other = replace(one, title="x latency_backward"), replace(one, title="y")
+    assert _Fits([one, same]).error_pct([one], "source") is None
+    found = _Fits([one, same, other]).error_pct([one], "source")
+    assert found is not None
+    assert found < percent(one.errors({}))
 
 
 def routed(name, *tokens):

@@ -26,6 +26,7 @@ from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.network_tiers import LinkLaw
 from phaze.parallel.framework import Framework, list_frameworks, load_framework
 from phaze.parallel.training.iteration_estimate import Estimator
+from phaze.validation.data_set_registry import Metric
 from phaze.validation.fits.kernel_calibration import Predictor, Recorder, numbers
 from phaze.validation.measured.measured_cases import Row
 from phaze.validation.measured.published_runs import PublishedRun, RunGroup, best_iteration, estimator
@@ -446,6 +447,12 @@ def kernels_left_out(
 
 
 def _parts(one: Compared) -> Iterator[Part]:
+    """Its parts by device; none where rows are judged by anything but their seconds, such as watts of kernels.
+
+    The works of those say what a kernel moves and multiplies, not how it is run: an expert layer is two even products.
+    """
+    if one.comparisons[Fidelity.ANALYTIC].metric not in _SECONDS:
+        return
     by_chip: dict[str, list[Row]] = {}
     for row in one.judged.rows:
         by_chip.setdefault(row.chip.name, []).append(row)
@@ -461,6 +468,14 @@ def _parts(one: Compared) -> Iterator[Part]:
             routed.setdefault(run.name, []).append(run)
     found += [MeasuredRouting.of(one.title, runs) for runs in routed.values()]
     yield from (part for part in found if part.files)
+
+
+_SECONDS = (Metric.LATENCY, Metric.LATENCY_BACKWARD, Metric.LATENCY_SMALL)
+
+
+def _source(part: Part) -> str:
+    """Data set of a part, all of whose metrics are left out together."""
+    return part.title.partition(" ")[0]
 
 
 @dataclass(frozen=True)
@@ -483,7 +498,7 @@ class _Fits:
         return percent(np.concatenate(errors)) if errors else None
 
     def _fit(self, part: Part, file: str, kind: str) -> Mapping[str, float] | None:
-        key = (file, kind, part.device) if kind == "device" else (file, kind, part.title, part.family)
+        key = (file, kind, part.device) if kind == "device" else (file, kind, _source(part), part.family)
         if key not in self._known:
             self._known[key] = self._refit(part, file, kind)
         return self._known[key]
@@ -497,7 +512,7 @@ class _Fits:
         others = [
             rows
             for other in self.parts
-            if (other.device != part.device if kind == "device" else other.title != part.title)
+            if (other.device != part.device if kind == "device" else _source(other) != _source(part))
             if (rows := other.alone(file) if alone else other.needing(file)) is not None
         ]
         same = [one for one in others if one.family == part.family]
