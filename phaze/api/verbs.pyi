@@ -383,6 +383,7 @@ def plan_serving(
     kv_cache_format: str | None = None,
     recipe: str | None = None,
     dispatch: Quantity | None = None,
+    engine: str | Path | None = None,
     network: str = "default",
     rung: str = "analytic",
     simulate: int | None = None,

@@ -31,6 +31,7 @@ _PACKAGED: dict[Packaged, known.Completer] = {
     Packaged.FRAMEWORKS: known.frameworks,
     Packaged.PLANS: known.plans,
     Packaged.FAILURES: known.failures,
+    Packaged.ENGINES: known.engines,
 }
 
 

@@ -48,8 +48,8 @@ def _packaged(kind: str) -> Completer:
     return complete
 
 
-archs, spaces, networks, frameworks, plans, failures = map(
-    _packaged, ("ARCHITECTURE", "SPACE", "NETWORK", "FRAMEWORK", "PLAN_SPACE", "FAILURE")
+archs, spaces, networks, frameworks, plans, failures, engines = map(
+    _packaged, ("ARCHITECTURE", "SPACE", "NETWORK", "FRAMEWORK", "PLAN_SPACE", "FAILURE", "ENGINE")
 )
 
 

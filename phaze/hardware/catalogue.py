@@ -23,6 +23,7 @@ class Catalogue(StrEnum):
     FRAMEWORK = "frameworks"
     PLAN_SPACE = "plans"
     FAILURE = "failures"
+    ENGINE = "engines"
 
 
 def packaged(catalogue: Catalogue) -> dict[str, Path]:

@@ -65,6 +65,7 @@ class Packaged(Enum):
     FRAMEWORKS = "frameworks"
     PLANS = "plans"
     FAILURES = "failures"
+    ENGINES = "engines"
 
 
 @dataclass(frozen=True)
@@ -750,6 +751,12 @@ class PlanServingOptions(KeptOptions, EconomicOptions, OneArchOptions):
         offers=_RECIPES,
     )
     dispatch: Quantity | None = option(None, "Host time per kernel, for instance 5us (default: none).")
+    engine: str | Path | None = option(
+        None,
+        "Inference engine whose time per pass, pass size and policies count: built-in name or YAML file.",
+        offers=Packaged.ENGINES,
+        metavar="NAME|FILE",
+    )
     network: str = option("default", "Built-in network or YAML file.", offers=Packaged.NETWORKS)
     rung: str = option(
         "analytic",

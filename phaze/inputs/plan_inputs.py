@@ -226,6 +226,7 @@ def _space(options: PlanServingOptions) -> ServingSpace:
     from phaze.inputs.recipe_inputs import served_recipe
     from phaze.inputs.task_inputs import cache_format, one_workload
     from phaze.parallel.serving import ServingOptions, ServingSpace, Targets, Traffic
+    from phaze.parallel.serving.serving_engine import NO_ENGINE, load_engine
     from phaze.workload.operators.kv_cache import KvCache
 
     dispatch, chip = options.dispatch, find_architecture(options.arch)
@@ -244,6 +245,7 @@ def _space(options: PlanServingOptions) -> ServingSpace:
             disaggregate=options.disaggregate,
             dispatch_s=0.0 if dispatch is None else _seconds(dispatch, "--dispatch"),
             rung=choose(Fidelity, options.rung, "--rung"),
+            engine=NO_ENGINE if options.engine is None else load_engine(options.engine),
         ),
     )
 

@@ -20,6 +20,7 @@ _CATALOGUES = {
     Packaged.FRAMEWORKS: "FRAMEWORK",
     Packaged.PLANS: "PLAN_SPACE",
     Packaged.FAILURES: "FAILURE",
+    Packaged.ENGINES: "ENGINE",
 }
 
 

@@ -47,7 +47,8 @@ class Metric(StrEnum):
     kernels in loops that fill what the meter sees `power_settled`, in short ones `power_short`, and of kernels on
     operands that nothing wrote `power_unwritten`.
 
-    `time` is that of whole iterations, `token_time` that per output token of a served model; `fits`: whether a run has
+    `time` is that of whole iterations, `token_time` that per output token of a served model, `first_token` that to the
+    first one; `fits`: whether a run has
     memory enough, yes or no.
     """
 
@@ -63,6 +64,7 @@ class Metric(StrEnum):
     TIME = "time"
     FITS = "fits"
     TOKEN_TIME = "token_time"
+    FIRST_TOKEN = "first_token"
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,7 @@ DATA_SETS: tuple[DataSet, ...] = (
     DataSet("op_transformer_aceso_profiles", Metric.LATENCY, profiler_measurements.forward),
     DataSet("op_transformer_aceso_profiles", Metric.LATENCY_BACKWARD, profiler_measurements.backward),
     DataSet("serving_aiconfigurator", Metric.TOKEN_TIME, engine_runs.token_times),
+    DataSet("serving_aiconfigurator", Metric.FIRST_TOKEN, engine_runs.first_times),
     DataSet("systolic_scalesim_compute_cycles", Metric.LATENCY, systolic_measurements.compute_cycles),
     DataSet("systolic_scalesim_stalls", Metric.LATENCY, systolic_measurements.stalled_cycles),
 )

@@ -37,17 +37,17 @@ STANDARD = {
         "decode_attention_dp_size": "",
         "decode_moe_tp_size": "",
     },
-    **{"decode_moe_ep_size": "", "tpot_ms": 10.0},
+    **{"decode_moe_ep_size": "", "ttft_ms": 100.0, "tpot_ms": 10.0, "batch_size": ""},
 }
 
 
 @pytest.fixture
 def judge(tmp_path: Path):
-    def of(*rows: dict[str, object]):
+    def of(*rows: dict[str, object], judged=engine_runs.token_times):
         path = tmp_path / "serving_aiconfigurator.csv"
         lines = [",".join(STANDARD), *(",".join(map(str, (STANDARD | row).values())) for row in rows)]
         path.write_text("\n".join(lines) + "\n")
-        return engine_runs.token_times(read_columns(path, TABLES[path.stem]))
+        return judged(read_columns(path, TABLES[path.stem]))
 
     return of
 
@@ -70,20 +70,20 @@ def test_a_token_takes_the_time_of_all_weights_and_little_more(judge):
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ({"model_family": "abacus"}, "a model that is not represented"),
+        ({"model_family": "abacus"}, "model is not represented"),
         ({"system": "abacus"}, "no template for the chip"),
         ({"gemm_quant": ""}, engine_runs.NO_PRECISION),
         ({"speculative_decoding": "mtp"}, engine_runs.SPECULATIVE),
         ({"tp_size": ""}, engine_runs.NO_DEGREES),
         ({"mode": "disagg", "flags": "pools_incomplete"}, engine_runs.NO_WORKERS),
+        ({"engine": "abacus"}, "engine is not represented"),
+        ({"flags": "repeats_differ"}, engine_runs.REPEATS),
         ({"model_family": "kimi-k2.5", "moe_tp_size": 4, "moe_ep_size": 1}, engine_runs.CONTRADICTION),
         ({"tp_size": 16, "source_kind": "inferencex_dated_table"}, engine_runs.ALL_AS_WIDTH),
-        ({"concurrency": 4096}, engine_runs.TOO_MANY),
-        ({"isl": 512, "osl": 4, "concurrency": 64}, engine_runs.PROMPTS),
     ],
 )
 def test_why_a_row_is_left_out(judge, row, reason):
-    judged = judge({}, row)
+    judged = judge({"tpot_ms": 11.0}, row)
     assert len(judged.measured) == 1
     ((found, count),) = judged.excluded.items()
     assert count == 1
@@ -95,3 +95,45 @@ def test_degrees_of_experts_say_nothing_of_a_model_without(judge):
     assert not judged.excluded
     narrow, same, whole = judged.predicted[Fidelity.ANALYTIC]
     assert narrow == same < whole
+
+
+def test_the_same_reading_of_runs_that_differ_is_left_out_wherever_it_stands(judge):
+    judged = judge({"tpot_ms": 11.0}, {"flags": "repeats_differ", "tp_size": 4}, {"tp_size": 8})
+    assert judged.excluded == {engine_runs.REPEATS: 2}
+
+
+def test_degrees_that_were_multiplied(judge):
+    """Of 8 devices: 64 of one kind stand for 8, and rows that say 8 see the same."""
+    dealt = {"model_family": "kimi-k2.5", "isl": 64, "osl": 32, "moe_tp_size": 8, "moe_ep_size": 8}
+    flagged = dealt | {"flags": "degrees_multiplied", "concurrency": 16}
+    said = dealt | {"concurrency": 16, "moe_tp_size": 1}
+    for narrow, wide in (("tp_size", "attention_dp_size"), ("attention_dp_size", "tp_size")):
+        times = judge(flagged | {narrow: 1, wide: 64}, said | {narrow: 1, wide: 8}).predicted
+        squared, once = times[Fidelity.ANALYTIC]
+        assert squared == once
+
+
+def test_clients_beyond_memory_wait_for_a_place(judge):
+    """70 GB of weights on one H200: at 8,192 tokens some twenty sequences fit, however many clients ask."""
+    rows = [{"tp_size": 1, "gpus_likely": 1, "isl": 8192, "osl": 64, "concurrency": n} for n in (4, 200, 400)]
+    few, many, more = judge(*rows).predicted[Fidelity.ANALYTIC]
+    assert few < many == pytest.approx(more)
+    judged = judge(*rows, judged=engine_runs.first_times)
+    assert judged.excluded == {engine_runs.PLACES: 2}
+
+
+def test_first_tokens_take_the_prefill_and_the_wave_of_the_beginning(judge):
+    rows = [{"concurrency": n, "isl": 8192} for n in (1, 8)] + [
+        {"mode": "disagg", "decode_batch_size": 8} | {"decode_tp_size": 8}
+    ]
+    judged = judge(*rows, judged=engine_runs.first_times)
+    assert judged.excluded == {engine_runs.APART: 1}
+    alone, eight = judged.predicted[Fidelity.ANALYTIC]
+    assert 1.1 < eight / alone < 3  # a tenth of the requests wait for four and a half prompts on average
+
+
+def test_clients_of_several_instances_are_those_of_one(judge):
+    """448 clients of 32 instances: 14 of each."""
+    told = {"concurrency": 448, "batch_size": 14, "flags": "batch_not_concurrency_over_dp"}
+    apart, same = judge(told, {"concurrency": 14}).predicted[Fidelity.ANALYTIC]
+    assert apart == same

@@ -95,6 +95,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
             "fusion",
             "recipe",
             "dispatch",
+            "engine",
             "bind",
         ),
     ),

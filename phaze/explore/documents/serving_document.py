@@ -235,4 +235,5 @@ def serving_request(space: ServingSpace) -> dict[str, Any]:
         **asdict(space.traffic),
         **{name: value if math.isfinite(value) else None for name, value in targets.items()},
         **asdict(space.options),
+        "engine": space.options.engine.name,
     }

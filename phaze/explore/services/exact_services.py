@@ -62,10 +62,11 @@ class ExactServices:
     @cached_property
     def replicas(self) -> dict[Shape, Replica]:
         """Replicas by shape."""
-        plans, dispatch_s = self.worth.request.plans, self.space.options.dispatch_s
+        plans, options = self.worth.request.plans, self.space.options
+        host = options.dispatch_s, options.engine.overheads
         # Which degrees there are says the model alone.
         return {
-            Shape(grid.width, stages, grid.experts): Replica(mine, self.space.links, stages, dispatch_s)
+            Shape(grid.width, stages, grid.experts): Replica(mine, self.space.links, stages, *host)
             for grid in plans.grids
             for mine in (replace(grid, chip=self.space.chip),)
             for stages in plans.depths(grid)

@@ -123,6 +123,7 @@ def _catalogued(options: Mapping[str, Any]) -> Iterator[tuple[str, Catalogue, Pa
         ("framework", Catalogue.FRAMEWORK),
         ("plans", Catalogue.PLAN_SPACE),
         ("failures", Catalogue.FAILURE),
+        ("engine", Catalogue.ENGINE),
     ):
         if isinstance(named := options.get(what), str | Path):
             yield what, catalogue, find(catalogue, named)

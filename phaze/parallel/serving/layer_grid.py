@@ -168,8 +168,6 @@ class Chip:
 
 
 PROMPTS = 8  # that a prefill pool takes at once at most
-PASS_TOKENS = 8192
-"""Prompt tokens that a pass of an engine takes by default (max_num_batched_tokens, max_num_tokens)."""
 LEAST_CHUNK = 128  # tokens; smaller chunks leave the products of a chip idle
 _FINE = range(64, 1024)  # tokens after which there is a point between powers of two
 
@@ -306,6 +304,11 @@ class LayerGrid:
         """Kernels of attention in each layer, (L,)."""
         counts = [sum(map(is_attention, layer.forward.works)) for layer in self.base.layers]
         return self._per_position([float(n) for n in counts])
+
+    @cached_property
+    def expert_layers(self) -> Floats:
+        """One for every layer with experts, (L,)."""
+        return self._per_position([float(layer.kind.endswith("experts")) for layer in self.base.layers])
 
     @cached_property
     def samples(self) -> NDArray[np.bool_]:

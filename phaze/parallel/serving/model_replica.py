@@ -12,6 +12,7 @@ from phaze.arrays import Floats
 from phaze.cost.collective_times import collective_s, send_s, tier
 from phaze.hardware.cluster_network import Network
 from phaze.parallel.serving.layer_grid import LayerGrid, Line
+from phaze.parallel.serving.serving_engine import NO_OVERHEADS, Overheads
 from phaze.tolerances import LAST_DIGITS
 from phaze.workload.operators.kv_cache import KvCache
 from phaze.workload.work import Collective
@@ -36,13 +37,15 @@ class Chunk:
 class Replica:
     """A model on `stages` pipeline stages of `grid.width` devices each; figures (..., p, 2) are seconds and joules.
 
-    `dispatch_s`: host time per kernel; a stage takes no less than its kernels are dispatched in.
+    `dispatch_s`: host time per kernel; a stage takes no less than its kernels are dispatched in. `overheads`: of the
+    engine, on every stage.
     """
 
     grid: LayerGrid
     network: Network
     stages: int
     dispatch_s: float = 0.0
+    overheads: Overheads = NO_OVERHEADS
 
     @property
     def devices(self) -> int:
@@ -85,6 +88,7 @@ class Replica:
             costs = costs + self._chunk(chunk)
         launched = self._launched(sequences, chunk)
         costs[..., 0] = np.maximum(costs[..., 0], launched * self.dispatch_s) + self._exchange_s(tokens)
+        costs[..., 0] += self._overhead_s(sequences) * (tokens > 0)[..., None]
         return costs
 
     def working_bytes(self, tokens: ArrayLike, logits: ArrayLike) -> Floats:
@@ -142,6 +146,12 @@ class Replica:
         kinds = (sequences > 0).astype(np.float64)[..., None] + (chunk is not None)
         some = kinds > 0
         return some * (self.per_stage(self.grid.kernels) - attentions) + kinds * attentions
+
+    def _overhead_s(self, sequences: Floats) -> Floats:
+        """Seconds that the engine adds to a pass on every stage, (..., p)."""
+        of, experts = self.overheads, self.per_stage(self.grid.expert_layers)
+        found: Floats = of.step_s + of.sequence_s * sequences[..., None] + of.expert_layer_s * experts
+        return found
 
     def _exchange_s(self, tokens: Floats) -> Floats:
         """Seconds that each stage spends on tensors from the stage before and to the one after, (..., p).

@@ -129,7 +129,7 @@ class _State:
 def _offers(
     cycle: Cycle, state: _State, memory: Memory, broken: Mapping[Binding, Flags], limits: Limits, end: Binding
 ) -> Offers:
-    ttft = cycle.prefill_s + state.waiting_s
+    ttft = cycle.prefill_s + state.waiting_s + cycle.replica.overheads.request_s
     return Offers(
         devices=cycle.replica.devices,
         replicas=state.replicas,
@@ -165,7 +165,8 @@ def prefilling(prefill: Prefill, limits: Limits, most: int, rate_per_s: float | 
             np.zeros(len(replicas), dtype=np.intp),
         )  # one prompt after the other
     prompts, memory = np.array(prefill.prompts, dtype=np.float64)[at], prefill.memory.take(at)
-    ttft, nothing = prefill.prefill_s[at] + waiting, np.zeros(len(each))
+    ttft = prefill.prefill_s[at] + waiting + prefill.replica.overheads.request_s
+    nothing = np.zeros(len(each))
     return Offers(
         devices=prefill.replica.devices,
         replicas=replicas,

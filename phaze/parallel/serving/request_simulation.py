@@ -214,7 +214,7 @@ class _Loop:
         self.last[request] = at
         if self.following:
             following = self.following.popleft()
-            self.requests.arrivals_s[following] = at
+            self.requests.arrivals_s[following] = at + self.engine.replica.overheads.request_s
             self.waiting.append(following)
 
     def _count_tokens(self, end: float) -> None:
@@ -293,7 +293,8 @@ def trial(plan: ServingPlan, space: ServingSpace, requests: int, seed: int = 0) 
     check_count(requests, MOST_REQUESTS, "requests to simulate")
     runs = [_run(pool, plan, space, requests, seed + i) for i, pool in enumerate(plan.pools)]
     tokens = runs[-1].tpot_s + plan.transfer_s / space.traffic.passes
-    return Trial(requests, Percentiles.of(runs[0].ttft_s), Percentiles.of(tokens))
+    first = runs[0].ttft_s + space.options.engine.request_s
+    return Trial(requests, Percentiles.of(first), Percentiles.of(tokens))
 
 
 def _run(pool: Pool, plan: ServingPlan, space: ServingSpace, requests: int, seed: int) -> Simulated:

@@ -76,9 +76,8 @@ class ServiceBounds:
     def ways(self) -> Iterator[Way]:
         """All ways of the space."""
         shapes = [shape for shape, _ in self._shapes]
-        sizes = [*([None] if self.space.options.chunk is None else []), *self.space.chunk_sizes]
         if self.space.options.disaggregate is not True:
-            yield from (Way(shape, size) for shape in shapes for size in sizes)
+            yield from (Way(shape, size) for shape in shapes for size in self.space.pass_sizes)
         if self.space.apart:
             yield from (Way(first, second=second) for first in shapes for second in shapes)
 

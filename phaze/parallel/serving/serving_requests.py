@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from phaze.cost.fidelity import Fidelity
 from phaze.errors import InputError
+from phaze.parallel.serving.serving_engine import NO_ENGINE, ServingEngine
 from phaze.workload.operators.kv_cache import CacheFormat, KvCache
 from phaze.workload.operators.low_precision import Recipe
 
@@ -83,7 +84,8 @@ class ServingOptions:
     prompts on their own among them). `disaggregate`: prefill and decode on pools of their own (None: the better).
     `dispatch_s`: host time per kernel; a pass is never faster than its kernels are dispatched. `memory_share`:
     of device memory that weights, cache and activations may take (0.9 is vLLM's default; the rest is for
-    context, graphs and fragments). `largest_batch`: sequences that one iteration decodes at most.
+    context, graphs and fragments). `largest_batch`: sequences that one iteration decodes at most. `engine`: what it
+    adds to passes, the prompt tokens that one takes, and the policies it has.
     Raises InputError for values that make no sense.
     """
 
@@ -96,6 +98,7 @@ class ServingOptions:
     memory_share: float = 0.9
     largest_batch: int = 512
     rung: Fidelity = Fidelity.ANALYTIC
+    engine: ServingEngine = NO_ENGINE
 
     def __post_init__(self) -> None:
         """Check the values."""

@@ -45,7 +45,7 @@ def serving_plan(choice: ServingChoice, space: ServingSpace) -> ServingPlan:
         requests_per_s=choice.requests_per_s,
         tokens_per_s=tokens,
         energy_per_token_j=_request_j(choice, space) / space.traffic.output_tokens,
-        prefill_mfu=_mfu(first, choice.ttft_s - waiting, space),
+        prefill_mfu=_mfu(first, choice.ttft_s - waiting - space.options.engine.request_s, space),
         devices_given=space.devices,
         binding=choice.binding,
         prompts_per_pass=_most_prompts(choice, space),

@@ -21,7 +21,6 @@ from phaze.hardware.derived_figures import hbm_capacity_bytes
 from phaze.parallel.cluster import MOST_DEVICES, check_count
 from phaze.parallel.serving.layer_grid import (
     LEAST_CHUNK,
-    PASS_TOKENS,
     PROMPTS,
     Chip,
     LayerGrid,
@@ -30,6 +29,7 @@ from phaze.parallel.serving.layer_grid import (
 )
 from phaze.parallel.serving.model_replica import Chunk, Replica
 from phaze.parallel.serving.replica_offers import Limits
+from phaze.parallel.serving.serving_plan import Policy
 from phaze.parallel.serving.serving_requests import ServingOptions, Targets, Traffic
 from phaze.parallel.serving.steady_state import Cycle, Prefill, chunks_of
 
@@ -104,7 +104,7 @@ class ServingSpace:
     def replicas(self) -> tuple[Replica, ...]:
         """Every shape of a replica whose devices have room for its weights; where none has, the one nearest to it."""
         shapes = [
-            Replica(grid, self.links, stages, self.options.dispatch_s)
+            Replica(grid, self.links, stages, self.options.dispatch_s, self.options.engine.overheads)
             for grid in self.grids
             for stages in self.depths(grid)
         ]
@@ -144,8 +144,15 @@ class ServingSpace:
 
     def cycles(self, replica: Replica) -> Iterator[tuple[int | None, Cycle]]:
         """Prefill first (None) and every chunk size beside decode, as far as they are asked for."""
-        for size in (*([None] if self.options.chunk is None else []), *self.chunk_sizes):
+        for size in self.pass_sizes:
             yield size, self.cycle(replica, size)
+
+    @property
+    def pass_sizes(self) -> tuple[int | None, ...]:
+        """Prefill first (None) and chunk sizes, as far as they are asked for and the engine has the policy."""
+        has, alone = self.options.engine.policies, self.options.chunk is None
+        first = (None,) if alone and Policy.PREFILL_FIRST in has else ()
+        return (*first, *(self.chunk_sizes if Policy.CHUNKED in has else ()))
 
     def cycle(self, replica: Replica, chunk: int | None) -> Cycle:
         """Chunks of a size beside decode; None: whole prompts, before anything else."""
@@ -157,7 +164,8 @@ class ServingSpace:
         prompt = self.traffic.prompt_tokens
         if chunk is not None and chunk < prompt:
             return 1
-        return whole_prompts(prompt, self.options.chunk or PASS_TOKENS, self.options.largest_batch)
+        tokens = self.options.chunk or self.options.engine.pass_tokens
+        return whole_prompts(prompt, tokens, self.options.largest_batch)
 
     def decoding(self, replica: Replica) -> Cycle:
         """A replica whose prompts come from elsewhere."""

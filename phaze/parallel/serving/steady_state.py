@@ -114,9 +114,12 @@ class Cycle:
 
     @property
     def clients(self) -> Floats:
-        """Requests on one replica, (B,): sequences in its batches, and by Little's law prompts that fill beside."""
-        filling = self.requests_per_s * self.prefill_s if self.mixed else 0.0
-        return self.batch * self.replica.stages + filling
+        """Requests of one replica, (B,): sequences in its batches, and by Little's law those on the way to it.
+
+        Prompts that fill beside decode are on the way, too.
+        """
+        before = self.replica.overheads.request_s + (self.prefill_s if self.mixed else 0.0)
+        return self.batch * self.replica.stages + self.requests_per_s * before
 
     @cached_property
     def prefill_s(self) -> Floats:

@@ -261,9 +261,9 @@ TABLES: Mapping[str, Schema] = MappingProxyType(
         "serving_aiconfigurator": _schema(
             "model_family system engine mode gemm_quant precision speculative_decoding flags source_kind",
             "",
-            "tpot_ms",
+            "ttft_ms tpot_ms",
             **dict.fromkeys(("isl", "osl"), SIZE),
-            **dict.fromkeys(("concurrency", "decode_batch_size"), maybe(RATE)),
+            **dict.fromkeys(("concurrency", "decode_batch_size", "batch_size"), maybe(RATE)),
             **dict.fromkeys(
                 (
                     "gpus_likely",

@@ -1,10 +1,10 @@
-"""Models that engines serve to a fixed number of clients: time per output token, against the steady state of a replica.
+"""Models that engines serve to a fixed number of clients: time per output token and to the first one.
 
-A client asks again as soon as it is answered, so that as many sequences are in the batches as there are clients. Pools
-that prefill and decode apart are judged by their decode pool. Nothing is fitted to these rows, the hosts of engines
-take no time, and as many prompt tokens go beside decode as by the engines' defaults. Experts dealt among the ranks of a
-tensor group are costed as divided among them. The cache of TensorRT-LLM is taken to be in fp8, that of others in 16
-bits.
+A client asks again as soon as it is answered, so that as many sequences are in the batches as there are clients, or as
+memory has room for. Pools that prefill and decode apart are judged by their decode pool. The calibrated rung has the
+constants of the engines (`arch_templates/engines`), which are fitted to published rows of this set; the analytic one
+has none. As many prompt tokens go beside decode as by the engines' defaults. Experts dealt among the ranks of a tensor
+group are costed as divided among them. The cache of TensorRT-LLM is taken to be in fp8, that of others in 16 bits.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import groupby
 
 import numpy as np
@@ -23,9 +24,12 @@ from phaze.cost.fidelity import Fidelity
 from phaze.cost.kernels.link_constants import with_engine_laws
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.cluster_network import Network
-from phaze.parallel.serving import Traffic
-from phaze.parallel.serving.layer_grid import PASS_TOKENS, Chip, LayerGrid, Served
+from phaze.hardware.derived_figures import hbm_capacity_bytes
+from phaze.parallel.serving import Policy, ServingOptions, Traffic
+from phaze.parallel.serving.layer_grid import Chip, LayerGrid, Served
 from phaze.parallel.serving.model_replica import Replica
+from phaze.parallel.serving.replica_offers import closed_loop
+from phaze.parallel.serving.serving_engine import NO_ENGINE, PASS_TOKENS, load_engine
 from phaze.parallel.serving.serving_space import whole_prompts
 from phaze.parallel.serving.steady_state import Cycle, chunks_of
 from phaze.validation.measured.measured_cases import Judged
@@ -47,6 +51,7 @@ _MODELS = {
     "qwen3.5-397b": "qwen3.5-397b-a17b",
 }
 _DENSE = ("llama-3.1-70b", "qwen3-32b")
+_ENGINES = {"trtllm": "tensorrt-llm", "vllm": "vllm", "sglang": "sglang"}
 _RECIPES = {
     "fp8": Recipe.FP8,
     "fp8_block": Recipe.FP8_BLOCKS,
@@ -58,26 +63,40 @@ NO_PRECISION = "the precision is not given"
 NO_DEGREES = "degrees or batches are not given"
 ALL_AS_WIDTH = "all devices are listed as one tensor-parallel group"
 CONTRADICTION = "degrees of attention and of experts make different numbers of devices"
-PROMPTS = "prompts, 8,192 tokens in a pass, take more passes than there are tokens to decode"
 NO_WORKERS = "how many workers a pool has is not given"
-MOST = 1024
-"""Sequences of a replica, at most; of more there are few rows."""
-TOO_MANY = f"more than {MOST} sequences of a replica"
+REPEATS = "equal runs differ by more than 25 % (an option that is not told)"
+APART = "the load of the pool that prefills is not given"
+PLACES = "clients wait for a place in memory, and what format the cache has there is not given"
 _BOARD = 8
 """Devices of a board: wider tensor-parallel groups in dated tables are pools whose devices were added up."""
 _DRAWN = 0.9
 """Mean length of the requests of InferenceX over the nominal one, drawn evenly from 80 to 100 % of it."""
+_WAVES = 10
+"""Requests of a client in a run of InferenceX, all of whose clients begin together (num-prompts of its README)."""
 
 _DEGREES = ("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
-_NUMBERS = ("isl", "osl", "concurrency", "decode_batch_size", "gpus_likely")
+_NUMBERS = (
+    "isl",
+    "osl",
+    "concurrency",
+    "decode_batch_size",
+    "gpus_likely",
+    "ttft_ms",
+    "tpot_ms",
+    "batch_size",
+)
 
 
 @dataclass(frozen=True, slots=True)
-class _Engine:
-    """A replica of a model on a system, as requests of one kind see it; `apart`: prompts come from another pool."""
+class EngineRun:
+    """A replica of a model on a system under an engine, as requests of one kind see it.
+
+    `apart`: prompts come from another pool. `shared`: replicas that share experts.
+    """
 
     model: str
     system: str
+    engine: str
     recipe: Recipe | None
     cache: CacheFormat | None
     width: int
@@ -87,32 +106,49 @@ class _Engine:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
-    """One row: an engine, and the sequences in the batch of each replica."""
+class RunRow:
+    """One row: a run, its clients on each replica, and its measured seconds."""
 
-    engine: _Engine
-    batch: float
+    run: EngineRun
+    clients: float
+    first_s: float
+    token_s: float
 
 
 def token_times(columns: Columns) -> Judged:
     """Seconds per output token after the first, mean over requests."""
-    excluded, kept, measured = Counter[str](), list[_Run](), []
-    times = columns.numbers("tpot_ms") * 1e-3
-    for row, found in enumerate(_runs(columns)):
+    excluded, rows = run_rows(columns)
+    measured = np.array([row.token_s for row in rows])
+    predicted = {rung: served_times(rows, rung)[0] for rung in (Fidelity.ANALYTIC, Fidelity.CALIBRATED)}
+    return Judged(measured, predicted, dict(excluded))
+
+
+def first_times(columns: Columns) -> Judged:
+    """Seconds to the first token, mean over requests, those that all ask at once in the beginning among them."""
+    excluded, rows = run_rows(columns)
+    kept = []
+    for row, queued in zip(rows, served_times(rows, Fidelity.ANALYTIC)[2] > 0, strict=True):
+        if row.run.apart or queued:
+            excluded[APART if row.run.apart else PLACES] += 1
+        else:
+            kept.append(row)
+    measured = np.array([row.first_s for row in kept])
+    predicted = {rung: served_times(kept, rung)[1] for rung in (Fidelity.ANALYTIC, Fidelity.CALIBRATED)}
+    return Judged(measured, predicted, dict(excluded))
+
+
+def run_rows(columns: Columns) -> tuple[Counter[str], list[RunRow]]:
+    """The rows that can be represented, and how many are left out by reason."""
+    excluded, kept = Counter[str](), []
+    for found in _runs(columns):
         if isinstance(found, str):
             excluded[found] += 1
         else:
             kept.append(found)
-            measured.append(float(times[row]))
-    predicted = _token_s(kept)
-    slow = np.isnan(predicted[Fidelity.ANALYTIC])
-    if slow.any():
-        excluded[PROMPTS] += int(slow.sum())
-    judged = {rung: of[~slow] for rung, of in predicted.items()}
-    return Judged(np.array(measured)[~slow], judged, dict(excluded))
+    return excluded, kept
 
 
-def _runs(columns: Columns) -> Iterator[_Run | str]:
+def _runs(columns: Columns) -> Iterator[RunRow | str]:
     """Every row as a run, or why it is left out."""
     texts = (
         "model_family",
@@ -129,15 +165,22 @@ def _runs(columns: Columns) -> Iterator[_Run | str]:
         f"{pool}{name}": columns.numbers(f"{pool}{name}") for pool in ("", "decode_") for name in _DEGREES
     }
     numbers = {name: columns.numbers(name) for name in _NUMBERS} | degrees
+    readings = list(zip(numbers["ttft_ms"].tolist(), numbers["tpot_ms"].tolist(), strict=True))
+    flags = (words.split() for words in columns["flags"])
+    doubtful = {told for told, words in zip(readings, flags, strict=True) if "repeats_differ" in words}
     for row, cells in enumerate(zip(*(columns[name] for name in texts), strict=True)):
-        yield _run(
-            dict(zip(texts, cells, strict=True)), {name: float(of[row]) for name, of in numbers.items()}
-        )
+        words = dict(zip(texts, cells, strict=True))
+        found = _run(words, {name: float(of[row]) for name, of in numbers.items()})
+        # The same reading may stand under several spellings of one configuration, of which one is flagged.
+        yield REPEATS if not isinstance(found, str) and readings[row] in doubtful else found
 
 
-def _run(words: Mapping[str, str], numbers: Mapping[str, float]) -> _Run | str:
-    if words["model_family"] not in _MODELS:
-        return "a model that is not represented"
+def _run(words: Mapping[str, str], numbers: Mapping[str, float]) -> RunRow | str:
+    unknown = [
+        what for what, known in (("model_family", _MODELS), ("engine", _ENGINES)) if words[what] not in known
+    ]
+    if unknown:
+        return f"{unknown[0].replace('_family', '')} is not represented"
     if chip_of(words["system"]) is None or system_of(words["system"]) is None:
         return NO_TEMPLATE
     if words["speculative_decoding"] == "mtp":
@@ -149,70 +192,118 @@ def _run(words: Mapping[str, str], numbers: Mapping[str, float]) -> _Run | str:
     shape = _shape("decode_" if apart else "", words, numbers)
     if isinstance(shape, str):
         return shape
-    width, shared, batch = shape
+    width, shared, clients = shape
     drawn = _DRAWN if words["source_kind"].startswith("inferencex") else 1.0
     traffic = Traffic(max(1, int(numbers["isl"] * drawn)), max(2, int(numbers["osl"] * drawn)))
-    cache = CacheFormat.FP8 if words["engine"] == "trtllm" else None
-    model, recipe = _MODELS[words["model_family"]], _RECIPES.get(words["gemm_quant"])
-    return _Run(_Engine(model, words["system"], recipe, cache, width, shared, traffic, apart), batch)
+    run = EngineRun(
+        model=_MODELS[words["model_family"]],
+        system=words["system"],
+        engine=_ENGINES[words["engine"]],
+        recipe=_RECIPES.get(words["gemm_quant"]),
+        cache=CacheFormat.FP8 if words["engine"] == "trtllm" else None,
+        width=width,
+        shared=shared,
+        traffic=traffic,
+        apart=apart,
+    )
+    return RunRow(run, clients, numbers["ttft_ms"] * 1e-3, numbers["tpot_ms"] * 1e-3)
 
 
 def _shape(pool: str, words: Mapping[str, str], numbers: Mapping[str, float]) -> tuple[int, int, float] | str:
-    """Tensor width, replicas that share experts, and sequences of each; or why a row is left out."""
+    """Tensor width, replicas that share experts, and clients of each; or why a row is left out."""
     width, shared, inside, dealt = (numbers[f"{pool}{name}"] for name in _DEGREES)
     shared = 1.0 if np.isnan(shared) else shared
-    batch = numbers["decode_batch_size"] if pool else numbers["concurrency"] / shared
     flags = words["flags"].split()
     if "pools_incomplete" in flags:
         return NO_WORKERS
-    if np.isnan(width) or np.isnan(batch):
+    multiplied = "degrees_multiplied" in flags
+    if multiplied:  # of the two the one that is above 1 stands for the devices squared
+        devices = numbers["gpus_likely"]
+        width, shared = (width, devices) if shared > 1 else (devices, shared)
+    clients = numbers["decode_batch_size"] if pool else numbers["concurrency"] / shared
+    if not pool and "batch_not_concurrency_over_dp" in flags:  # clients of several instances
+        clients = numbers["batch_size"]
+    if np.isnan(width) or np.isnan(clients):
         return NO_DEGREES
-    if "degrees_multiplied" in flags:
-        width = numbers["gpus_likely"]
-    elif words["model_family"] not in _DENSE and not np.isnan(inside) and width * shared != inside * dealt:
+    expert = words["model_family"] not in _DENSE and not np.isnan(inside)
+    if expert and not multiplied and width * shared != inside * dealt:
         return CONTRADICTION
     if not pool and words["source_kind"] == "inferencex_dated_table" and width > _BOARD:
         return ALL_AS_WIDTH
-    if batch > MOST:
-        return TOO_MANY
-    return int(width), int(shared), max(1.0, batch)
+    return int(width), int(shared), max(1.0, clients)
 
 
-def _token_s(runs: Sequence[_Run]) -> dict[Fidelity, Floats]:
-    """Time per output token in s of every run, (rows,) by rung; NaN where prompts leave no pass to decode in."""
-    found = {rung: np.full(len(runs), np.nan) for rung in (Fidelity.ANALYTIC, Fidelity.CALIBRATED)}
-    order = sorted(range(len(runs)), key=lambda row: repr(runs[row].engine))
-    for _, alike in groupby(order, key=lambda row: runs[row].engine):
-        rows = list(alike)
-        batches = np.array([runs[row].batch for row in rows])
-        engine = runs[rows[0]].engine
-        served = Served(engine.model, KvCache.PAGED, engine.cache, engine.recipe)
-        for rung, seconds in found.items():
-            replica = _replica(engine, served, rung, batches)
-            seconds[rows] = steady_token_s(replica, batches, apart=engine.apart)
+def served_times(rows: Sequence[RunRow], rung: Fidelity) -> Floats:
+    """Seconds per output token, to the first one, and of these waiting for a place, (3, rows).
+
+    The last two are NaN and zero in pools that only decode.
+    """
+    found = np.zeros((3, len(rows)))
+    order = sorted(range(len(rows)), key=lambda row: repr(rows[row].run))
+    for _, alike in groupby(order, key=lambda row: rows[row].run):
+        some = list(alike)
+        clients = tuple(rows[row].clients for row in some)
+        found[:, some] = _times(rows[some[0]].run, clients, rung)
     return found
 
 
-def steady_token_s(replica: Replica, batches: Floats, *, apart: bool = False) -> Floats:
-    """Seconds per output token in the steady state of a replica, (batches,); NaN where prompts leave no pass.
+@cache
+def _times(run: EngineRun, clients: tuple[float, ...], rung: Fidelity) -> Floats:
+    """Times of some clients of a run, (3, clients): both metrics, and the search for bad rows, ask for them."""
+    engine = load_engine(run.engine) if rung is Fidelity.CALIBRATED else NO_ENGINE
+    policy = load_engine(run.engine).policies[0]
+    replica = replace(engine_replica(run, rung, math.ceil(max(clients))), overheads=engine.overheads)
+    asked = np.array(clients)
+    if run.apart:
+        decoding = Cycle(replica, run.traffic, asked)
+        return np.stack([decoding.tpot_s, np.full(len(asked), np.nan), np.zeros(len(asked))])
+    cycle, waiting = engine_cycle(replica, asked, policy)
+    return np.stack([cycle.tpot_s, mean_first_s(cycle, asked, waiting), waiting])
 
-    `apart`: prompts come from another pool.
-    """
-    traffic, chunk = replica.grid.traffic, replica.grid.chunks[0]
-    chunks = () if apart else chunks_of(traffic, chunk)
-    cycle = Cycle(replica, traffic, batches, chunks, not apart, replica.grid.prompts)
-    return np.where(cycle.keeps_up, cycle.tpot_s, np.nan)
+
+def engine_cycle(replica: Replica, clients: Floats, policy: Policy = Policy.CHUNKED) -> tuple[Cycle, Floats]:
+    """The cycle that so many clients of a replica make, (N,), and what a request waits for a place, s."""
+    grid, most = replica.grid, math.ceil(clients.max())
+    chunks, mixed = chunks_of(grid.traffic, grid.chunks[0]), policy is Policy.CHUNKED
+    saturated = Cycle(replica, grid.traffic, np.arange(1.0, most + 1), chunks, mixed, grid.prompts)
+    room = float(hbm_capacity_bytes(grid.chip.table)[0]) * ServingOptions().memory_share
+    return closed_loop(saturated, clients, room)
 
 
-def _replica(engine: _Engine, served: Served, rung: Fidelity, batches: Floats) -> Replica:
-    """The replica of an engine, one stage deep, at batches up to the largest."""
-    chip, system = chip_of(engine.system), system_of(engine.system)
+def mean_first_s(cycle: Cycle, clients: Floats, waiting_s: Floats) -> Floats:
+    """Mean time to first token of a run, (N,): one request in ten is of the wave in the beginning."""
+    later = cycle.prefill_s + waiting_s
+    wave = first_wave_s(cycle, clients)
+    return cycle.replica.overheads.request_s + later + (wave - later) / _WAVES
+
+
+def first_wave_s(cycle: Cycle, clients: Floats) -> Floats:
+    """Mean time to first token of clients (N,) who all ask at once: passes full of prompts, one after the other."""
+    full = np.minimum(float(cycle.most_prompts), clients)
+    beside = cycle.batch / 2 if cycle.mixed else np.zeros(len(clients))
+    each = [replace(chunk, prompts=full if len(cycle.chunks) == 1 else 1) for chunk in cycle.chunks]
+    context = cycle.traffic.mean_context
+    seconds = sum(cycle.replica.pass_costs(beside, context, chunk)[..., 0].sum(axis=-1) for chunk in each)
+    found: Floats = seconds * (np.ceil(clients / full) + 1) / 2
+    return found
+
+
+def steady_token_s(replica: Replica, clients: Floats) -> Floats:
+    """Seconds per output token that so many clients of a replica see, (N,)."""
+    found: Floats = engine_cycle(replica, clients)[0].tpot_s
+    return found
+
+
+@cache
+def engine_replica(run: EngineRun, rung: Fidelity, most: int) -> Replica:
+    """The replica of a run, one stage deep, at batches up to the largest."""
+    chip, system = chip_of(run.system), system_of(run.system)
     if chip is None or system is None:
-        msg = f"{engine.system} has no template"
+        msg = f"{run.system} has no template"
         raise ValueError(msg)
-    most = math.ceil(batches.max())
+    served = Served(run.model, KvCache.PAGED, run.cache, run.recipe)
     return replica_on(
-        chip, system.network, rung, served, engine.traffic, most, width=engine.width, shared=engine.shared
+        chip, system.network, rung, served, run.traffic, most, width=run.width, shared=run.shared
     )
 
 
