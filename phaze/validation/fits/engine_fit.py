@@ -32,7 +32,7 @@ def engine_fits(rows: Sequence[RunRow], name: str) -> dict[str, tuple[Overheads,
 
     Those of passes by the time per token, then that of requests by the time to the first one.
     """
-    found = {}
+    found: dict[str, tuple[Overheads, tuple[EngineFit, ...]]] = {}
     for engine in sorted({row.run.engine for row in rows}):
         own = [row for row in rows if row.run.engine == engine]
         tokens = _token_fit(own)
