@@ -178,6 +178,7 @@ _NUMBERS = (
     *("seq-length", "max-position-embeddings", "vocab-size", "num-experts", "moe-router-topk"),
     *("moe-ffn-hidden-size", "moe-shared-expert-intermediate-size", "mtp-num-layers", "kv-lora-rank"),
     *("q-lora-rank", "qk-head-dim", "qk-pos-emb-head-dim", "v-head-dim"),
+    *("context-parallel-size", "expert-model-parallel-size", "num-virtual-stages-per-pipeline-rank"),
 )
 _FLAGS = (
     *(
@@ -188,7 +189,8 @@ _FLAGS = (
         "group-query-attention",
     ),
     *("swiglu", "disable-bias-linear", "add-qkv-bias", "untie-embeddings-and-output-weights", "qk-layernorm"),
-    *("multi-latent-attention", "moe-grouped-gemm", "sequence-parallel"),
+    *("multi-latent-attention", "moe-grouped-gemm", "sequence-parallel", "use-tp-pp-dp-mapping"),
+    *("recompute-activations", "use-torch-fsdp2", "optimizer-cpu-offload", "use-precision-aware-optimizer"),
 )
 
 
@@ -200,12 +202,16 @@ def megatron(recipe):
         parser.add_argument(f"--{name}", type=int)
     for name in _FLAGS:
         parser.add_argument(f"--{name}", action="store_true")
-    for name in ("hidden-dropout", "attention-dropout"):
+    for name in ("hidden-dropout", "attention-dropout", "optimizer-offload-fraction"):
         parser.add_argument(f"--{name}", type=float)
     parser.add_argument("--normalization", choices=["LayerNorm", "RMSNorm"])
     parser.add_argument(
         "--position-embedding-type", choices=["learned_absolute", "rope", "mrope", "relative", "none"]
     )
+    parser.add_argument("--fp8-format", choices=["e4m3", "hybrid"])
+    parser.add_argument("--fp8-recipe", choices=["tensorwise", "delayed", "mxfp8", "blockwise"])
+    parser.add_argument("--fp4-format", choices=["e2m1"])
+    parser.add_argument("--fp4-recipe", choices=["nvfp4"])
     parser.add_argument("--moe-router-score-function", choices=["softmax", "sigmoid"])
     parser.add_argument("--moe-token-dispatcher-type", choices=["allgather", "alltoall", "flex"])
     for name in ("moe-layer-freq", "window-size", "recompute-granularity", "recompute-method"):
@@ -404,7 +410,7 @@ _DECODERS = (
 
 
 @pytest.mark.parametrize("way", range(len(_WAYS)))
-@pytest.mark.parametrize("few_bits", [None, "fp8", "fp8-rows", "mxfp8", "nvfp4"])
+@pytest.mark.parametrize("few_bits", [None, "fp8", "fp8-rows", "fp8-blocks", "mxfp8", "nvfp4"])
 def test_recipes_have_the_options_of_their_framework_alone(plan_file, way, few_bits):
     for workload in _DECODERS:
         document = of(plan_file, workload)
@@ -418,6 +424,14 @@ def test_recipes_have_the_options_of_their_framework_alone(plan_file, way, few_b
         assert told.get("ici_fsdp_parallelism", 1) * told.get("ici_data_parallelism", 1) > 0
         told = titan(recipe(document, Target.TORCHTITAN).text)
         assert told["parallelism"]["pipeline_parallel_degree"] == strategy.pipeline_parallel
+        lost = any(
+            "no recipe" in remark
+            for remark in recipe(document, Target.TORCHTITAN).remarks  # nothing is lost in silence
+        )
+        assert lost == (few_bits in {"fp8-blocks", "nvfp4"})
+        told = megatron(recipe(document, Target.MEGATRON_LM).text)
+        assert told["pipeline_model_parallel_size"] == strategy.pipeline_parallel
+        assert bool(told["fp8_format"] or told["fp4_format"]) == (few_bits is not None)
 
 
 def test_torchtitan_itself_reads_its_recipes(plan_file, tmp_path):

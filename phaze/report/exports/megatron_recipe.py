@@ -25,6 +25,7 @@ _FORMATS = {
     "fp8": "--fp8-format hybrid --fp8-recipe delayed",
     "fp8-early": "--fp8-format hybrid --fp8-recipe tensorwise",
     "fp8-rows": "--fp8-format hybrid --fp8-recipe tensorwise",
+    "fp8-blocks": "--fp8-format e4m3 --fp8-recipe blockwise",
     "mxfp8": "--fp8-format e4m3 --fp8-recipe mxfp8",
     "nvfp4": "--fp4-format e2m1 --fp4-recipe nvfp4",
 }

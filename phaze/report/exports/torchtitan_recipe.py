@@ -105,8 +105,8 @@ def _unlike(model: Model | None) -> Iterator[str]:
 def _lost(recipe: str | None) -> Iterator[str]:
     if recipe == "fp8":
         yield "fp8 is Transformer Engine's: TorchAO scales by tensor, too, but keeps inputs for backward in 16 bits"
-    if recipe == "nvfp4":
-        yield "torchtitan has no recipe nvfp4: the configuration runs 16 bits"
+    elif recipe and recipe not in _CONVERTERS:
+        yield f"torchtitan has no recipe {recipe}: the configuration runs 16 bits"
 
 
 def _local(document: PlanDocument) -> int:
