@@ -36,6 +36,7 @@ class GraphFormat(StrEnum):
     JSON = "json"
     SVG = "svg"
     MERMAID = "mermaid"
+    CHAKRA = "chakra"
 
 
 _SUFFIXES = {
@@ -44,6 +45,7 @@ _SUFFIXES = {
     ".json": GraphFormat.JSON,
     ".mmd": GraphFormat.MERMAID,
     ".txt": GraphFormat.TEXT,
+    ".et": GraphFormat.CHAKRA,
 }
 
 
@@ -73,12 +75,15 @@ class Graph(Shown):
         """The graph as text, svg, dot, mermaid or json. Raises InputError for another format."""
         from phaze.inputs.named_choices import choose
 
-        return graph_text(self.drawing, choose(GraphFormat, format, "format"), _plain_tables)
+        wanted = choose(GraphFormat, format, "format")
+        if wanted is GraphFormat.CHAKRA:
+            raise InputError("format chakra is binary: save it as a file that ends in .et")
+        return graph_text(self.drawing, wanted, _plain_tables)
 
     def save(self, path: str | Path) -> Path:
-        """Write the graph as its suffix says: .svg, .dot, .mmd, .json or .txt.
+        """Write the graph as its suffix says: .svg, .dot, .mmd, .json, .txt, or .et (a Chakra trace of a whole model).
 
-        Raises InputError for another suffix, and where nobody can write there.
+        Raises InputError for another suffix, a trace of one layer, and where nobody can write there.
         """
         from phaze.runs.atomic_files import check_writable, write_atomically
 
@@ -86,7 +91,9 @@ class Graph(Shown):
         if target.suffix.lower() not in _SUFFIXES:
             raise InputError(f"{target}: the name must end in one of {', '.join(_SUFFIXES)}")
         check_writable(target)
-        write_atomically(target, self.text(_SUFFIXES[target.suffix.lower()]))
+        wanted = _SUFFIXES[target.suffix.lower()]
+        chakra = wanted is GraphFormat.CHAKRA
+        write_atomically(target, graph_trace(self.drawing) if chakra else self.text(wanted))
         return target
 
     def to_dataframe(self) -> pd.DataFrame:
@@ -209,6 +216,15 @@ def graph_text(drawing: Drawing, wanted: GraphFormat, tables: Callable[[Drawing]
         GraphFormat.MERMAID: to_mermaid,
     }
     return writers[wanted](drawing)
+
+
+def graph_trace(drawing: Drawing) -> bytes:
+    """The Chakra execution trace of a model's microbatch on one device. Raises InputError for one layer alone."""
+    from phaze.report.exports.chakra_trace import to_chakra
+
+    if drawing.layer is not None:
+        raise InputError("a Chakra trace is of the whole model, without --layer")
+    return to_chakra(drawing.chain)
 
 
 def _plain_tables(drawing: Drawing) -> str:

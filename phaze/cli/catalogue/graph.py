@@ -28,8 +28,8 @@ def command(
     format: Annotated[
         str,
         typer.Option(
-            help="text, svg, dot (for Graphviz), mermaid or json.",
-            autocompletion=one_of("text", "dot", "json", "mermaid", "svg"),
+            help="text, svg, dot (for Graphviz), mermaid, json, or chakra: an execution trace of the whole model.",
+            autocompletion=one_of("text", "dot", "json", "mermaid", "svg", "chakra"),
         ),
     ] = "text",
     out: Annotated[Path | None, typer.Option(help="File to write (default: stdout).")] = None,
@@ -40,16 +40,32 @@ def command(
         dse graph gpt3 --format svg --out gpt3.svg
         dse graph resnet50 --layer bottleneck1 --format mermaid
         dse graph gpt3 --mode decode --tensor-parallel 8
+        dse graph gpt3 --tensor-parallel 8 --format chakra --out gpt3.0.et
 
     See also: dse workloads show for FLOPs and bytes.
     """
-    from phaze.api.workload_verbs import GraphFormat, drawing, graph_text
+    from phaze.api.workload_verbs import GraphFormat, drawing, graph_text, graph_trace
     from phaze.inputs.named_choices import choose
     from phaze.inputs.task_inputs import open_workload
 
     wanted = choose(GraphFormat, format, "--format")
     model = open_workload(workload, mode=mode, attention=attention, bind=bind or ())
-    _write(graph_text(drawing(model, layer, microbatch, tensor_parallel), wanted, _tables), out)
+    drawn = drawing(model, layer, microbatch, tensor_parallel)
+    if wanted is GraphFormat.CHAKRA:
+        _write_trace(graph_trace(drawn), out)
+    else:
+        _write(graph_text(drawn, wanted, _tables), out)
+
+
+def _write_trace(trace: bytes, out: Path | None) -> None:
+    """Write a file of bytes. InputError without one."""
+    from phaze.errors import InputError
+    from phaze.runs.atomic_files import check_writable, write_atomically
+
+    if out is None:
+        raise InputError("--format chakra is binary: say where with --out FILE.et")
+    check_writable(out)
+    write_atomically(out, trace)
 
 
 def _tables(drawing: Drawing) -> str:

@@ -146,11 +146,8 @@ def _inputs(
             )
         else:
             given["decoder_input_ids"] = _ids(torch, config, length)
-    return (
-        {**given, "use_cache": False}
-        if {"use_cache", "kwargs"} & known.keys() and "input_ids" in given
-        else given
-    )
+    caches = "use_cache" in known or ("kwargs" in known and module.can_generate())
+    return {**given, "use_cache": False} if caches and "input_ids" in given else given
 
 
 def _ids(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object:
