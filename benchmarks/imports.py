@@ -290,7 +290,8 @@ def text(rows: Sequence[Row]) -> str:
     unequal = [
         (r["case"], f"{r['flops']:.6g}", f"{r['torch_flops']:.6g}") for r in rows if r.get("equal") is False
     ]
-    parts = ["# Models imported from four libraries\n", _INTRODUCTION, table(headers, lines)]
+    measured = f"Measured here: {len(rows)} of the {len(corpus())} models that the corpus names.\n"
+    parts = ["# Models imported from four libraries\n", _INTRODUCTION, measured, table(headers, lines)]
     if others:
         parts += ["\n## What does not come in\n", _left(("model", "", "what is said"), others)]
     if unequal:

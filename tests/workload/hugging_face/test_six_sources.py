@@ -132,7 +132,9 @@ SPACE = Path(__file__).parents[3] / "benchmarks" / "small-space.yaml"
 
 def found(workload):
     """The best chip of a small space, and how long its iteration takes."""
-    best = phaze.explore(workload, power="300W", devices=4, global_batch=64, space=str(SPACE)).best
+    best = phaze.explore(
+        workload, power="300W", devices=4, global_batch=64, space=str(SPACE), time_limit="600s"
+    ).best
     (answer,) = best.workloads.values()
     return best.architecture, answer.iteration_time_s
 
