@@ -2,8 +2,8 @@
 
     python benchmarks/run.py PART|all [--data DIR] [--out DIR|FILE.md|FILE.json]
 
-PART is schedules, placement, plans, joint, everywhere, growth, product, scaling, estimates, workload, imports or
-convergence; `all` leaves out everywhere, which takes hours, and imports, which needs four libraries of models.
+PART is schedules, placement, plans, planning, joint, everywhere, growth, product, scaling, estimates, workload,
+imports or convergence; `all` leaves out everywhere, which takes hours, and imports, which needs four libraries.
 `--data` is a folder with scheduling/*.json and placement/*.json (formats dse-schedule/1 and dse-placement/1); without
 it only seeded instances are solved.
 Writes nothing without `--out` and `--answers`.
@@ -26,6 +26,7 @@ import growth
 import imports
 import joint
 import placements
+import planning
 import plans
 import product
 import scaling
@@ -93,6 +94,7 @@ _MEASURED: dict[str, Callable[[argparse.Namespace], Report]] = {
     "schedules": _schedules,
     "placement": lambda asked: placements.report(asked.data),
     "plans": lambda _: plans.measured(),
+    "planning": lambda asked: planning.measured(tell, asked.only, asked.runs),
     "joint": lambda asked: joint.measured(tell, asked.search_limit, asked.only, asked.runs),
     "everywhere": lambda asked: everywhere.measured(
         tell, asked.search_limit, asked.only, asked.runs, asked.share
@@ -133,12 +135,12 @@ def _parser() -> argparse.ArgumentParser:
         "--share", type=everywhere.Share.read, default=everywhere.Share(), help="everywhere: such as 1/41"
     )
     parser.add_argument(
-        "--only", nargs="+", default=(), help="joint, everywhere, imports: cases with such names"
+        "--only", nargs="+", default=(), help="joint, everywhere, imports, planning: cases with such names"
     )
     parser.add_argument(
         "--runs",
         type=Path,
-        help="joint, everywhere, imports, convergence: file of rows: read, and new ones added",
+        help="joint, everywhere, imports, planning, convergence: file of rows: read, and new ones added",
     )
     searches = parser.add_argument_group("convergence")
     searches.add_argument("--quick", action="store_true", help="one small case instead of all")

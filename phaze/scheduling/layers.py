@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -142,12 +143,28 @@ class TimedChain:
         found = [[bounds(one) for one in passes] for passes in (self.forward, self.backward)]
         upper = LayerTimes(*(np.ascontiguousarray(np.array([b.upper_s for b in some]).T) for some in found))
         # Neither of the two lower bounds knows all that the other one knows.
-        least = self.path_bounds(rows) if path is None else path
+        least = self._open_paths(rows, found) if path is None else path
         forward, backward = (np.ascontiguousarray(np.array([b.lower_s for b in some]).T) for some in found)
         lower = LayerTimes(np.maximum(forward, least.forward_s), np.maximum(backward, least.backward_s))
         np.minimum(lower.forward_s, upper.forward_s, out=lower.forward_s)
         np.minimum(lower.backward_s, upper.backward_s, out=lower.backward_s)
         return lower, upper
+
+    def _open_paths(self, rows: Rows, found: Sequence[Sequence[TimeBounds]]) -> LayerTimes:
+        """`path_bounds`, but no time for passes whose bounds meet everywhere where these are most of all."""
+        open_ = [[bool((one.lower_s < one.upper_s).any()) for one in some] for some in found]
+        if 2 * sum(map(sum, open_)) > sum(map(len, open_)):
+            return self.path_bounds(rows)
+        each = np.zeros((2, len(rows), len(self.chain.layers)))
+        left = [(side, layer) for side, some in enumerate(open_) for layer, one in enumerate(some) if one]
+        passes = [(self.forward, self.backward)[side][layer] for side, layer in left]
+        if left:
+            least = lower_s(
+                self.model.factors, LowerTables.join([self.model.lower_tables(p.work) for p in passes]), rows
+            )
+            for (side, layer), one, bound_s in zip(left, passes, least.T, strict=True):
+                each[side, :, layer] = np.maximum(one.least_s(rows), bound_s)
+        return LayerTimes(*each)
 
     def bounds(self, rows: Rows) -> tuple[LayerTimes, LayerTimes]:
         """Proven (lower, upper) layer times for the architectures at `rows`: those of `rough`, every pass tightened."""

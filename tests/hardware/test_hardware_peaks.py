@@ -1,5 +1,7 @@
 """Peak rates of products by format against the vendors' data sheets (dense, TFLOP/s or TOPS)."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
@@ -102,6 +104,16 @@ def test_chips_without_tensor_cores_count_their_alus_once(name):
     power, energy = power_parts_w(table), energy_constants(table)
     assert power["vector"] == power["operands"] == 0
     assert power["mac"] == macs(table) * table["clock_hz"] * energy.alu_cycle_j
+
+
+def test_energies_of_one_chip_are_worked_out_once_and_are_those_among_others():
+    both = to_table([load_architecture("a100"), load_architecture("h100")])
+    alone, among = both.take([1]), energy_constants(both)
+    assert energy_constants(alone) is energy_constants(alone)
+    assert all(
+        np.array_equal(getattr(energy_constants(alone), f.name), getattr(among, f.name)[1:])
+        for f in fields(among)
+    )
 
 
 def test_tensor_cores_need_silicon_of_their_own():

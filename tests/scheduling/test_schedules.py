@@ -170,3 +170,19 @@ def test_equal_passes_of_two_chains_are_scheduled_once(timed, monkeypatch):
     bounded.clear()
     second.bounds(rows[::-1])
     assert not bounded
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_bounds_from_paths_are_those_of_all_passes_where_only_open_ones_are_asked(
+    count, tmp_path, monkeypatch
+):
+    table = varied_architectures().take(range(count))
+    chain = TimedChain(small_decoder(tmp_path).chain(1, 1), CostModel(table, load_network()), table)
+    rows, asked = np.arange(count), []
+    known = chain.rough(rows, chain.path_bounds(rows))
+    least_s = passes.TimedPass.least_s
+    monkeypatch.setattr(passes.TimedPass, "least_s", lambda self, at: asked.append(self) or least_s(self, at))
+    for one, other in zip(known, chain.rough(rows), strict=True):
+        assert (one.forward_s == other.forward_s).all()
+        assert (one.backward_s == other.backward_s).all()
+    assert len(asked) <= len(chain.forward) + len(chain.backward)

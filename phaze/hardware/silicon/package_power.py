@@ -67,7 +67,20 @@ def relative_voltage(table: ArchitectureTable, clock_hz: Floats) -> Floats:
 
 
 def energy_constants(table: ArchitectureTable) -> EnergyConstants:
-    """Energy per event of every architecture, leakage at the temperature of full load where a cooling is given."""
+    """Energy per event of every architecture, leakage at the temperature of full load where a cooling is given.
+
+    Of a single architecture it is kept: energies of many passes are told of the same one.
+    """
+    if len(table) > 1:
+        return _energy_constants(table)
+    known, found = constants(), table.kept.get("energy constants")
+    if found is None or found[0] is not known:
+        found = table.kept["energy constants"] = known, _energy_constants(table)
+    kept: EnergyConstants = found[1]
+    return kept
+
+
+def _energy_constants(table: ArchitectureTable) -> EnergyConstants:
     e = _at_reference(table)
     if not np.any(is_cooled(table)):
         return e

@@ -264,7 +264,7 @@ class LayerGrid:
 
     def decode_chains(self, context: int) -> list[LayerChain]:
         """The model on every number of `batch_points` decoding sequences of some context."""
-        return [self._decode(b, context) for b in self.batch_points]
+        return _ends_first(self.batch_points, lambda batch: self._decode(batch, context))
 
     @cached_property
     def contexts(self) -> tuple[int, ...]:
@@ -354,7 +354,7 @@ class LayerGrid:
     @cached_property
     def token_chains(self) -> list[LayerChain]:
         """The model on every number of tokens of `token_points`."""
-        return [self._decode(n, self.traffic.prompt_tokens) for n in self.token_points]
+        return _ends_first(self.token_points, lambda n: self._decode(n, self.traffic.prompt_tokens))
 
     def _decode(self, batch: int, context: int) -> LayerChain:
         return self.served.decode(context).chain(batch, self.sharding)
@@ -378,6 +378,13 @@ class LayerGrid:
 
     def _per_position(self, of_unique: list[float]) -> Floats:
         return np.array(of_unique)[list(self.base.index)]
+
+
+def _ends_first(sizes: Sequence[int], chain: Callable[[int], LayerChain]) -> list[LayerChain]:
+    """Chains of ascending sizes; the least and most are made first, which with another tell those between."""
+    ends = sizes[0], sizes[-1]
+    made = {size: chain(size) for size in sorted(sizes, key=lambda size: size not in ends)}
+    return [made[size] for size in sizes]
 
 
 def _positions(chain: LayerChain, figure: str) -> Floats:
