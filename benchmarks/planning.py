@@ -114,7 +114,7 @@ def _served(service: Service) -> Row:
 
 _HEAD = """# How long planning takes
 
-The best training plan and the next four of every built-in model on H100s, as `dse plan` finds them, and the best
+The best training plan and the next four of built-in models on H100s, as `dse plan` finds them, and the best
 serving plan of some models, each in a process of its own that has loaded what it needs and worked nothing out before:
 seconds of processor time. A training plan should take {wanted:g} s, a serving plan {served:g} s. Models that take
 longest come first.
@@ -136,7 +136,10 @@ def _text(rows: Sequence[Row]) -> str:
         for name in sorted(names, key=lambda name: -_longest(cells, name, columns))
     ]
     within = sum(row.get("processor_s", math.inf) <= WANTED_S for row in plans)
-    said = f"{within} of {len(plans)} training plans are found within {WANTED_S:g} s.\n\n"
+    said = (
+        f"{len(names)} of {len(builtin_names())} models were asked; {within} of {len(plans)} training plans are found "
+        f"within {WANTED_S:g} s.\n\n"
+    )
     served = [[row["service"], _time(row), f"{row['tokens_per_s']:,.0f}"] for row in services]
     return (
         _HEAD.format(wanted=WANTED_S, served=SERVED_S)

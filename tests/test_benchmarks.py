@@ -15,6 +15,7 @@ import convergence_tables
 import everywhere
 import numpy as np
 import peers.process
+import planning
 import pytest
 import run
 import schedule_tables
@@ -328,3 +329,22 @@ def test_every_question_is_in_one_share_and_is_asked_once(monkeypatch, tmp_path)
     )
     with pytest.raises(ValueError, match="4/3"):
         everywhere.Share.read("4/3")
+
+
+def test_planning_tells_models_by_the_longest_question():
+    rows = [
+        {"workload": "quick", "devices": 64, "processor_s": 0.5, "plans": 10},
+        {"workload": "slow", "devices": 64, "processor_s": 1.0, "plans": 20},
+        {"workload": "slow", "devices": 1024, "processor_s": 3.0, "plans": 3000},
+        {"workload": "large", "devices": 64, "failed": "it does not fit"},
+        {"service": "serving quick on 8 h200", "processor_s": 0.7, "tokens_per_s": 1234.5},
+    ]
+    text = planning._text(rows)
+    told = [
+        line.split(" | ") for line in text.splitlines() if line.startswith(("| quick", "| slow", "| large"))
+    ]
+    assert [cells[0].strip("| ") for cells in told] == ["slow", "quick", "large"]
+    assert told[0][1:] == ["1.0", "3.0", "3,000 |"]
+    assert told[2][1] == "none fits"
+    assert "2 of 4 training plans are found within 2 s" in text
+    assert "| serving quick on 8 h200 | 0.7 | 1,234 |" in text

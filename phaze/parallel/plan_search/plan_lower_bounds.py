@@ -243,15 +243,18 @@ class _Alike:
         rows = {one: np.flatnonzero([one in runs[m] for m in microbatches.tolist()]) for one in schedules}
         for cut in cuts:
             division = e.division(replace(deeps[0], stages=cut))  # of all: their groups are alike
-            passes = self._passes(at, np.tile(division.first_groups, (len(deeps), 1)))
+            passes = self._passes(at, division.first_groups)
             for schedule, some in rows.items():
-                bounds = busy_bound_s(schedule, stages, passes.take(some), microbatches[some])
+                theirs = passes if len(some) == len(deeps) else passes.take(some)
+                bounds = busy_bound_s(schedule, stages, theirs, microbatches[some])
                 yield _Screened(bounds, deeps, some, schedule, cut)
 
     def _passes(self, places: Integers, first_groups: Integers) -> ChunkPasses:
-        """Pass times of the shapes at some places, cut before some groups, (n, C)."""
-        groups = GroupPasses(self._groups.rows[places])
-        return groups.chunks(first_groups, self._again[places], self.estimator.framework)
+        """Pass times of the shapes at some places, all cut before some groups (C,), (n, C)."""
+        every = np.array_equal(places, np.arange(len(self.shapes)))
+        rows = self._rows if every else self._rows[:, places]
+        summed = np.add.reduceat(rows, first_groups, axis=-1)
+        return ChunkPasses(summed[:3], summed[3:6], summed[6], self.estimator.framework)
 
     @cached_property
     def _division(self) -> Division:
@@ -265,9 +268,7 @@ class _Alike:
         return first
 
     @cached_property
-    def _groups(self) -> GroupPasses:
-        return GroupPasses(np.array([self.estimator.passes(shape) for shape in self.shapes]))
-
-    @cached_property
-    def _again(self) -> NDArray[np.bool_]:
-        return np.array([recomputed_groups(self._division, shape) for shape in self.shapes])
+    def _rows(self) -> Floats:
+        """Rows of `GroupPasses` where no group runs again that need not, (7, N, G)."""
+        again = np.array([recomputed_groups(self._division, shape) for shape in self.shapes])
+        return GroupPasses(np.array([self.estimator.passes(shape) for shape in self.shapes])).running(again)

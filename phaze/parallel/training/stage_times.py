@@ -293,11 +293,16 @@ class GroupPasses:
     ) -> ChunkPasses:
         """Pass times of chunks that start with some groups, (N, C), where some groups run again, (N, G)."""
         count, _, groups = self.rows.shape
-        rows = self.rows.transpose(1, 0, 2).copy()
-        rows[[1, 4]] *= recomputation
+        rows = self.running(recomputation)
         starts = (first_groups + groups * np.arange(count)[:, None]).ravel()
         summed = np.add.reduceat(rows.reshape(7, -1), starts, axis=1).reshape(7, *first_groups.shape)
         return ChunkPasses(summed[:3], summed[3:6], summed[6], framework)
+
+    def running(self, recomputation: NDArray[np.bool_]) -> Floats:
+        """The rows, (7, N, G), where some groups run again, (N, G)."""
+        rows = self.rows.transpose(1, 0, 2).copy()
+        rows[[1, 4]] *= recomputation
+        return rows
 
 
 def group_passes(costs: LayerCosts, division: Division, framework: Framework) -> Floats:
@@ -352,7 +357,7 @@ class ChunkPasses:
         first, recomputation, last = self.device_s
         return replace(self, device_s=np.stack([first + forward_s, recomputation, last + backward_s]))
 
-    @property
+    @cached_property
     def passes_s(self) -> tuple[Floats, Floats]:
         """Forward, and all that follows the loss, (..., C)."""
         late = launch_waits_s(self.launches_s, self.device_s, self.framework, self.weight_s.shape[-1])
