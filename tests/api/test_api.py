@@ -177,7 +177,7 @@ def test_validation(tmp_path):
         ({"tdp_margin": 0}, "^tdp_margin 0 must be"),
         ({"tokens": 5, "samples": 5}, "^tokens and samples say the same"),
         ({"evaluations": 5}, "name one with strategy$"),
-        ({"weight": {"gpt3": 2}}, "^weight 'gpt3=2' names none"),
+        ({"weight": {"gpt3": 2}}, "^weight is for several workloads"),
         ({"workload": 7}, "^workload 7 is neither a name, nor a path, nor a workload"),
     ],
 )
