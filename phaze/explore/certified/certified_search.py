@@ -55,8 +55,8 @@ def _best(bound: Floats, classes: list[Rows], most: int) -> Iterator[tuple[int, 
 
 BLOCK = 1 << 15  # candidates bounded at once
 SMALLER = 8  # of those where bounds are dear, so that the first ones teach what rules out the others
-TOGETHER = 64  # such smaller ones bounded in one call once nothing is learnt between them
-WAVE = 16  # blocks between two looks at the pool: they may run side by side
+TOGETHER = 160  # such smaller ones bounded in one call once nothing is learnt between them
+WAVE = 64  # blocks between two looks at the pool: they may run side by side
 CAP = 1 << 18  # points that may wait in the pool while blocks are still to come
 LATE_CAP = 8  # times as many where half of the time is over
 

@@ -88,7 +88,8 @@ class CommonPoints:
             if self.clock.over:
                 return sieve.undecided(hoped)
             alive = sieve.alive
-            bound = throughput_bound(evaluator.on(block.table.take(alive)), np.arange(len(alive)))
+            here, rows = evaluator.on(block.table.take(alive)), np.arange(len(alive))
+            bound = throughput_bound(here, rows, self._needed(w, sieve.least[alive], hoped[:, alive]))
             hoped[w, alive] = np.minimum(hoped[w, alive], bound)
             sieve.keep("critical_path", hoped)
         others, lead = self._values(block, sieve.alive, self.rule.score(hoped[:, sieve.alive]))
@@ -106,14 +107,12 @@ class CommonPoints:
         """See `SearchPoints.look`: one workload after the other, as in `screen`."""
         block = self.candidates.within(points.number)
         each = [bounds.on(points.number, block.table) for bounds in self._bounds]
-        known, nothing = relevance.known.threshold(points.others) * _ROUNDED, np.zeros(len(points))
-        alive, scored = np.arange(len(points)), self.axes.leader.name == "score"
+        known = relevance.known.threshold(points.others)
+        alive = np.arange(len(points))
         for w, one in enumerate(each):
             hoped = self._hoped(each)
             alive = alive[self._matters(block, alive, hoped[:, alive], relevance)]
-            needed = (
-                self.rule.least(w, known[alive], hoped[:, alive]) * _ROUNDED if scored else nothing[alive]
-            )
+            needed = self._needed(w, known[alive], hoped[:, alive])
             if effort is None:
                 one.tighten(alive, needed)
             else:
@@ -152,6 +151,15 @@ class CommonPoints:
     def _hoped(self, each: Sequence[BoundedArchitectures]) -> Floats:
         return np.minimum(np.stack([one.hoped for one in each]), self._caps)
 
+    def _needed(self, workload: int, known: Floats, hoped: Floats) -> Floats:
+        """Throughput (A,) of a workload below which no score gets beyond what is known, (A,); 0 where none leads.
+
+        `hoped` (W, A): what the others reach at best.
+        """
+        if self.axes.leader.name != "score":
+            return np.zeros(len(known))
+        return self.rule.least(workload, known * _ROUNDED, hoped) * _ROUNDED
+
     def _matters(self, block: Block, rows: Rows, hoped: Floats, relevance: Relevance) -> NDArray[np.bool_]:
         return relevance.matters(*self._values(block, rows, self.rule.score(hoped)))
 
@@ -176,6 +184,8 @@ class _Sieve:
 
     def __init__(self, points: CommonPoints, block: Block, relevance: Relevance, taken: PointPool) -> None:
         self._points, self._block, self._relevance = points, block, relevance
+        every = np.arange(len(block))
+        self.least = relevance.known.threshold(points._values(block, every, np.ones(len(block)))[0])
         self.alive: Rows = np.flatnonzero(~np.isin(block.numbers, taken.number))
         self.fallen: Counter[str] = Counter()
         self.spared: list[tuple[Floats, Floats]] = []

@@ -25,23 +25,37 @@ def roofline_throughput(evaluator: Evaluator, table: ArchitectureTable | None = 
     return np.asarray(task.cluster.global_batch * peak / evaluator.model_flops * (1 + BOUND_ROUNDING))
 
 
-def throughput_bound(evaluator: Evaluator, rows: Rows) -> Floats:
-    """Throughput (A,) that no point of the architectures at `rows` exceeds; 0 where nothing fits in memory."""
-    least = iteration_bounds(evaluator, rows).min(axis=0)
-    return np.asarray(evaluator.task.cluster.global_batch / least * (1 + BOUND_ROUNDING))
+def throughput_bound(evaluator: Evaluator, rows: Rows, needed: Floats | None = None) -> Floats:
+    """Throughput (A,) that no point of the architectures at `rows` exceeds; 0 where nothing fits in memory.
+
+    Where it is below what is `needed` (A,), it is only known to be that.
+    """
+    batch = evaluator.task.cluster.global_batch
+    least = iteration_bounds(evaluator, rows, None if needed is None else seconds_at(batch, needed))
+    return np.asarray(batch / least.min(axis=0) * (1 + BOUND_ROUNDING))
 
 
-def iteration_bounds(evaluator: Evaluator, rows: Rows) -> Floats:
+def seconds_at(batch: float, needed: Floats) -> Floats:
+    """Iteration time (A,) above which less than a throughput is reached; infinite where none is needed."""
+    seconds = batch / np.where(needed > 0, needed, 1.0) * (1 + BOUND_ROUNDING)
+    return np.asarray(np.where(needed > 0, seconds, np.inf))
+
+
+def iteration_bounds(evaluator: Evaluator, rows: Rows, limit_s: Floats | None = None) -> Floats:
     """At most the iteration times of all configs on the architectures at `rows`, (configs, A) seconds.
 
     Configs of the highest roofline come first. Where one of them takes less than the roofline, or the work, of another
-    one leaves, that says enough of the other: no layer is costed for it, or no plan fitted.
+    one leaves, that says enough of the other: no layer is costed for it, or no plan fitted. So it is where they leave
+    more than `limit_s` (A,), beyond which nothing is of interest.
     """
     configs = evaluator.configs
     found = np.stack([evaluator.roofline_s(config)[rows] for config in configs])
-    least = np.full(len(rows), np.inf)
+    least = np.full(len(rows), np.inf) if limit_s is None else limit_s.copy()
     for k in np.argsort(found.sum(axis=1), kind="stable").tolist():
         at = np.flatnonzero(found[k] < least)
+        if len(at):
+            found[k, at] = np.maximum(found[k, at], evaluator.work_bound(configs[k], rows[at]))
+            at = at[found[k, at] < least[at]]
         if len(at):
             found[k, at] = evaluator.iteration_bound(configs[k], rows[at], least[at])
             least[at] = np.minimum(least[at], found[k, at])
@@ -132,12 +146,20 @@ class BoundedArchitectures:
         waiting = (lower_s.min(axis=0) < give_up_s) & ~self.bounds._placed[first, places]
         for k in np.unique(first[waiting]).tolist():
             mine = np.flatnonzero(waiting & (first == k))
-            found = self.evaluator.bounds(self.evaluator.configs[k], at[mine], give_up_s[mine])
-            self.bounds._placed[k, places[mine]] = True
-            self._take_over(k, places[mine], found)
+            self._tighten(k, at[mine], give_up_s[mine])
+
+    def _tighten(self, k: int, at: Rows, give_up_s: Floats) -> None:
+        """The same of some points of one config."""
+        found, places = self.evaluator.bounds(self.evaluator.configs[k], at, give_up_s), self.places[at]
+        self.bounds._placed[k, places] = True
+        self.bounds._tried[k, places] |= found.lower_s == found.upper_s  # exact, or not to be reached
+        self._take_over(k, places, found)
 
     def settle(self, at: Rows, needed: Floats, effort: SolveLimits) -> None:
-        """Exact schedules in the order of what points promise, until none can be better or reach `needed`."""
+        """Exact schedules in the order of what points promise, until none can be better or reach `needed`.
+
+        Points are tightened before: most of them fall without a proven schedule of every pass.
+        """
         places = self.places[at]
         while True:
             limit = np.minimum(self._seconds(needed), self.bounds._reached_s[places] * (1 + BOUND_ROUNDING))
@@ -149,14 +171,17 @@ class BoundedArchitectures:
             waiting = open_.any(axis=0)
             k = int(np.bincount(first[waiting]).argmax())
             mine = np.flatnonzero(waiting & (first == k))
+            fresh = mine[~self.bounds._placed[k, places[mine]]]
+            if len(fresh):
+                self._tighten(k, at[fresh], limit[fresh])
+                continue
             found = self.evaluator.exact(self.evaluator.configs[k], at[mine], limit[mine], effort)
             self.bounds._tried[k, places[mine]] = True
             self._take_over(k, places[mine], found)
 
     def _seconds(self, needed: Floats) -> Floats:
         """Iteration time above which less than the needed throughput is reached."""
-        seconds = self._batch / np.where(needed > 0, needed, 1.0) * (1 + BOUND_ROUNDING)
-        return np.asarray(np.where(needed > 0, seconds, np.inf))
+        return seconds_at(self._batch, needed)
 
     def _take_over(self, k: int, places: Rows, found: PointBounds) -> None:
         known = self.bounds

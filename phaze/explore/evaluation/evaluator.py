@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from phaze.arrays import Floats, Rows
 from phaze.digest import digest
 from phaze.explore.evaluation.flops_utilisation import fastest_flops_per_s
-from phaze.explore.evaluation.task_costs import CostedTask
+from phaze.explore.evaluation.task_costs import CostedPoints, CostedTask
 from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.parallel.parallel_plan import ParallelPlan
 from phaze.parallel.plan_batches.cut_pipelines import GroupTimes
@@ -176,10 +176,8 @@ class Evaluator(CostedTask):
 
     def unscheduled_bound(self, config: TrainingConfig, rows: Rows, give_up_s: Floats) -> Floats:
         """At most the iteration time, (A,), without a schedule of any layer; formats aside."""
-        return self._unscheduled(config, rows, self.timed(config).path_bounds(rows), give_up_s)
-
-    def _unscheduled(self, config: TrainingConfig, rows: Rows, path: LayerTimes, give_up_s: Floats) -> Floats:
-        return self._bounded(config, rows, self.times(config, rows, path), give_up_s)
+        points, path = self.points(config, rows), self.timed(config).path_bounds(rows)
+        return self._bounded(config, rows, points.times(path), give_up_s)
 
     def _bounded(self, config: TrainingConfig, rows: Rows, times: GroupTimes, limit_s: Floats) -> Floats:
         """At most the iteration time, (A,), where groups take these times or longer; see `FastestPlans.bound_s`."""
@@ -197,14 +195,15 @@ class Evaluator(CostedTask):
         between; where all time is, points keep the lower bound that is known until then.
         """
         bounds = PointBounds.none(len(rows))
-        at, times = self._roughly(config, rows, give_up_s, patience.ends)
+        at, points, times = self._roughly(config, rows, give_up_s, patience.ends)
         if len(at):
-            alive = self._tightened(config, rows[at], times, give_up_s[at], patience.tightens)
-            at, left = at[alive], (times[0].take(alive), times[1].take(alive))
+            alive = self._tightened(points, times, give_up_s[at], patience.tightens)
+            at, points = at[alive], points.take(alive)
+            left = times[0].take(alive), times[1].take(alive)
             if patience.ends.over:
-                found = PointBounds(self._bound_s(config, rows[at], left[0]), np.full(len(at), np.inf))
+                found = PointBounds(self._bound_s(points, left[0]), np.full(len(at), np.inf))
             else:
-                found = self._place(config, rows[at], left, give_up_s[at])
+                found = self._place(points, left, give_up_s[at])
             bounds.put(at, found)
         return bounds
 
@@ -216,20 +215,20 @@ class Evaluator(CostedTask):
 
     def _roughly(
         self, config: TrainingConfig, rows: Rows, give_up_s: Floats, limits: SolveLimits = ENDLESS.ends
-    ) -> tuple[Rows, tuple[LayerTimes, LayerTimes]]:
-        """Positions within `rows` of points that are hopeful, and (lower, upper) times of their layers."""
+    ) -> tuple[Rows, CostedPoints, tuple[LayerTimes, LayerTimes]]:
+        """Positions within `rows` of hopeful points, these points, and (lower, upper) times of their layers."""
         at = np.flatnonzero(self.takes(config)[rows] & self._holds(config)[rows])
-        path = self.timed(config).path_bounds(rows[at])
-        left = np.flatnonzero(self._unscheduled(config, rows[at], path, give_up_s[at]) < give_up_s[at])
-        at = at[left]
-        lower, upper = self.timed(config).rough(rows[at], path.take(left), limits)
-        left = np.flatnonzero(self._bound_s(config, rows[at], lower) < give_up_s[at])
-        return at[left], (lower.take(left), upper.take(left))
+        points, path = self.points(config, rows[at]), self.timed(config).path_bounds(rows[at])
+        bound_s = self._bounded(config, points.rows, points.times(path), give_up_s[at])
+        left = np.flatnonzero(bound_s < give_up_s[at])
+        at, points = at[left], points.take(left)
+        lower, upper = self.timed(config).rough(points.rows, path.take(left), limits)
+        left = np.flatnonzero(self._bound_s(points, lower) < give_up_s[at])
+        return at[left], points.take(left), (lower.take(left), upper.take(left))
 
     def _tightened(
         self,
-        config: TrainingConfig,
-        rows: Rows,
+        points: CostedPoints,
         times: tuple[LayerTimes, LayerTimes],
         give_up_s: Floats,
         limits: SolveLimits,
@@ -238,13 +237,13 @@ class Evaluator(CostedTask):
 
         A point that falls is let go before the rest of its passes; passes that come after the limits keep their bounds.
         """
-        timed, alive, done = self.timed(config), np.arange(len(rows)), 0
+        timed, alive, done = self.timed(points.config), np.arange(len(points)), 0
         for which in timed.open_passes(*times):
             if limits.over:
                 break
-            done += timed.tighten(which, rows, times, alive)
+            done += timed.tighten(which, points.rows, times, alive)
             if done >= len(alive):
-                bound_s = self._bound_s(config, rows[alive], times[0].take(alive))
+                bound_s = self._bound_s(points.take(alive), times[0].take(alive))
                 alive, done = alive[bound_s < give_up_s[alive]], 0
         return alive
 
@@ -256,56 +255,51 @@ class Evaluator(CostedTask):
         The most uncertain passes are scheduled first; architectures that then cannot get below their
         `give_up_s` any more are let go without scheduling the rest.
         """
-        timed = self.timed(config)
+        timed, points = self.timed(config), self.points(config, rows)
         times = timed.bounds(rows)
         alive, solved = np.arange(len(rows)), 0
         for which in timed.open_passes(*times):
             solved += timed.narrow(which, rows, times, alive, effort)
             if solved >= RECHECK:
-                hopeful = self._iteration_s(config, rows[alive], times[0].take(alive), give_up_s[alive])
+                hopeful = self._iteration_s(points.take(alive), times[0].take(alive), give_up_s[alive])
                 alive, solved = alive[np.isfinite(hopeful)], 0
         left = times[0].take(alive), times[1].take(alive)
         bounds = PointBounds.none(len(rows))
-        bounds.put(alive, self._place(config, rows[alive], left, give_up_s[alive]))
+        bounds.put(alive, self._place(points.take(alive), left, give_up_s[alive]))
         return bounds
 
-    def _iteration_s(
-        self, config: TrainingConfig, rows: Rows, times: LayerTimes, give_up_s: Floats
-    ) -> Floats:
+    def _iteration_s(self, points: CostedPoints, times: LayerTimes, give_up_s: Floats) -> Floats:
         """The least iteration time for these layer times, (A,)."""
-        given, shape = (times, give_up_s), (len(rows),)
+        given, shape = (times, give_up_s), (len(points),)
         return self._recalled(
-            "iteration", config, rows, given, shape, lambda: self._least_s(config, rows, *given)
+            "iteration",
+            points,
+            given,
+            shape,
+            lambda: self._search(points, points.times(times), give_up_s)[0],
         )
 
-    def _least_s(self, config: TrainingConfig, rows: Rows, times: LayerTimes, give_up_s: Floats) -> Floats:
-        return self._search(config, rows, times, give_up_s)[0]
-
     def _search(
-        self, config: TrainingConfig, rows: Rows, times: LayerTimes, give_up_s: Floats
+        self, points: CostedPoints, every: GroupTimes, give_up_s: Floats
     ) -> tuple[Floats, NDArray[np.int64]]:
-        best, choice = np.full(len(rows), np.inf), np.full(len(rows), -1, dtype=np.int64)
-        every = self.times(config, rows, times)
-        for across, at in self._classes(config, rows):
+        best, choice = np.full(len(points), np.inf), np.full(len(points), -1, dtype=np.int64)
+        for across, at in self._classes(points.config, points.rows):
             if len(at):
                 best[at], choice[at] = across.best(every.take(at), give_up_s[at])
         return best, choice
 
     def _place(
-        self, config: TrainingConfig, rows: Rows, times: tuple[LayerTimes, LayerTimes], give_up_s: Floats
+        self, points: CostedPoints, times: tuple[LayerTimes, LayerTimes], give_up_s: Floats
     ) -> PointBounds:
         """Bounds on the iteration time from (lower, upper) layer times."""
-        given, shape = (times, give_up_s), (2, len(rows))
-        low, high = self._recalled(
-            "place", config, rows, given, shape, lambda: self._placed(config, rows, *given)
-        )
+        given, shape = (times, give_up_s), (2, len(points))
+        low, high = self._recalled("place", points, given, shape, lambda: self._placed(points, *given))
         return PointBounds(low, high)
 
     def _recalled(
         self,
         what: str,
-        config: TrainingConfig,
-        rows: Rows,
+        points: CostedPoints,
         given: object,
         shape: tuple[int, ...],
         work_out: Callable[[], Floats],
@@ -313,6 +307,7 @@ class Evaluator(CostedTask):
         """Figures of placements that depend on `given`, the config and the architectures alone."""
         if self.memo is None:
             return work_out()
+        config, rows = points.config, points.rows
         chain, hardware = (
             self.timed(config).content,
             (self.capacity_bytes[rows], (self.link_bytes_per_s[rows], self.optimizer_s[rows])),
@@ -326,27 +321,29 @@ class Evaluator(CostedTask):
         return digest(self._rules, [(config, self.timed(config).content) for config in self.configs])
 
     def _placed(
-        self, config: TrainingConfig, rows: Rows, times: tuple[LayerTimes, LayerTimes], give_up_s: Floats
+        self, points: CostedPoints, times: tuple[LayerTimes, LayerTimes], give_up_s: Floats
     ) -> Floats:
         lower, upper = times
-        low, choice = self._search(config, rows, lower, give_up_s)
+        every = points.times(lower)
+        low, choice = self._search(points, every, give_up_s)
         high, open_ = low.copy(), np.flatnonzero(lower.differs(upper) & (choice >= 0))
         if len(open_):
-            high[open_] = self._value(config, rows[open_], upper.take(open_), choice[open_])
+            some, never = points.take(open_), np.full(len(open_), np.inf)
+            high[open_] = self._value(some, some.times(upper.take(open_)), choice[open_])
             if self.framework.hides_reduction or self.framework.hides_gathers:
                 # Exchanges may hide behind what computation takes longer than it is known to.
-                low[open_] = np.minimum(low[open_], self._bound_s(config, rows[open_], lower.take(open_)))
+                bound_s = self._bounded(points.config, some.rows, every.take(open_), never)
+                low[open_] = np.minimum(low[open_], bound_s)
         return np.stack([low, high])
 
-    def _bound_s(self, config: TrainingConfig, rows: Rows, times: LayerTimes) -> Floats:
+    def _bound_s(self, points: CostedPoints, times: LayerTimes) -> Floats:
         """At most the iteration time where layers take these times or longer, (A,)."""
-        return self._bounded(config, rows, self.times(config, rows, times), np.full(len(rows), np.inf))
+        never = np.full(len(points), np.inf)
+        return self._bounded(points.config, points.rows, points.times(times), never)
 
-    def _value(
-        self, config: TrainingConfig, rows: Rows, times: LayerTimes, choice: NDArray[np.int64]
-    ) -> Floats:
-        found, every = np.full(len(rows), np.inf), self.times(config, rows, times)
-        for across, at in self._classes(config, rows):
+    def _value(self, points: CostedPoints, every: GroupTimes, choice: NDArray[np.int64]) -> Floats:
+        found = np.full(len(points), np.inf)
+        for across, at in self._classes(points.config, points.rows):
             found[at] = across.value(every.take(at), choice[at])
         return found
 

@@ -30,7 +30,7 @@ from phaze.parallel.framework import Framework, TensorOverlap
 from phaze.parallel.parallel_plan import ParallelPlan
 from phaze.parallel.plan_batches.cut_pipelines import GroupTimes
 from phaze.parallel.plan_batches.shape_options import ShapeOptions
-from phaze.parallel.training.layer_costs import LayerCosts, layer_costs_of, without_links
+from phaze.parallel.training.layer_costs import layer_costs_of, without_links
 from phaze.parallel.training.operator_costs import Operators, operators, with_score_passes
 from phaze.parallel.training.plan_layouts import PlanLayouts
 from phaze.parallel.training.stage_times import passes_of
@@ -58,6 +58,52 @@ def check_measured(task: Task, space: DesignSpace) -> None:
             "(--fix family=...)"
         )
     check_fidelity(task.rung, space.architecture(0).replace(f"space {space.name}"))
+
+
+@dataclass(frozen=True)
+class CostedPoints:
+    """Points of one config on the architectures at `rows` of a task; what their operators take is worked out once.
+
+    `among`: more points and the positions of these among them: what is known of all is known of these.
+    """
+
+    costs: CostedTask
+    config: TrainingConfig
+    rows: Rows
+    among: tuple[CostedPoints, Rows] | None = None
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self.rows)
+
+    def take(self, at: Rows) -> CostedPoints:
+        """Some of them."""
+        return CostedPoints(self.costs, self.config, self.rows[at], (self, at))
+
+    @cached_property
+    def operators(self) -> tuple[list[Operators], list[Operators]]:
+        """Operators of every unique layer, forward and backward."""
+        if self.among is None:
+            return self.costs.operators(self.config, self.rows)
+        points, at = self.among
+        forward, backward = ([_taken(one, at) for one in some] for some in points.operators)
+        return forward, backward
+
+    def times(self, times: LayerTimes) -> GroupTimes:
+        """Passes of the kinds of groups where layers take these times on the cores."""
+        task, config = self.costs, self.config
+        kinds, said = task.options(config).kinds[0], task.framework
+        serial = task.model.factors.simt_of[self.rows] >= 0
+        lasting = None if serial.all() else times
+        chips = hbm_bandwidth_bytes_per_s(task.table.take(self.rows)), serial
+        costs = layer_costs_of(task.timed(config).chain, *self.operators, lasting, chips, said)
+        found = passes_of(costs, kinds, said)
+        return GroupTimes(np.ascontiguousarray(np.moveaxis(found, 0, 1)), task.optimizer_s[self.rows])
+
+
+def _taken(one: Operators, at: Rows) -> Operators:
+    """Operators on some of the architectures."""
+    return Operators(one.pass_, one.alone_s.take(at, axis=0), one.link_s.take(at, axis=0), one.longer[at])
 
 
 @dataclass
@@ -261,37 +307,27 @@ class CostedTask:
                 ]
         return self._linked[key]
 
-    def layer_costs(self, config: TrainingConfig, rows: Rows, times: LayerTimes) -> LayerCosts:
-        """Costs of the layers on the architectures at `rows`, whose passes take these times on their cores."""
-        chain, said = self.timed(config).chain, self.framework
-        links = self.link_bytes_per_s[rows]
-        costed: list[list[Operators]] = []
-        for side in (0, 1):
-            each = zip(chain.layers, (both[side] for both in self._passes(config)), strict=True)
-            found = []
+    def operators(self, config: TrainingConfig, rows: Rows) -> tuple[list[Operators], list[Operators]]:
+        """Operators of every unique layer on the architectures at `rows`, forward and backward."""
+        layers, links = self.timed(config).chain.layers, self.link_bytes_per_s[rows]
+        costed: tuple[list[Operators], list[Operators]] = ([], [])
+        for side, found in enumerate(costed):
+            each = zip(layers, (both[side] for both in self._passes(config)), strict=True)
             for layer, costs in each:
                 latencies = costs.latencies(rows)
                 alone = np.fmin(latencies.single_s, latencies.parallel_s)
-                found.append(
-                    operators(
-                        costs.pass_,
-                        alone,
-                        said,
-                        (self.task.network, links),
-                        experts=layer.expert_parameters > 0,
-                    )
-                )
-            costed.append(found)
-        serial = self.model.factors.simt_of[rows] >= 0
-        lasting = None if serial.all() else times
-        chips = hbm_bandwidth_bytes_per_s(self.table.take(rows)), serial
-        return layer_costs_of(chain, costed[0], costed[1], lasting, chips, said)
+                experts = layer.expert_parameters > 0
+                linked = self.task.network, links
+                found.append(operators(costs.pass_, alone, self.framework, linked, experts=experts))
+        return costed
+
+    def points(self, config: TrainingConfig, rows: Rows) -> CostedPoints:
+        """Points of a config on the architectures at `rows`, whose operators are costed once."""
+        return CostedPoints(self, config, rows)
 
     def times(self, config: TrainingConfig, rows: Rows, times: LayerTimes) -> GroupTimes:
         """Passes of the kinds of groups on the architectures at `rows`, whose layers take these times."""
-        kinds, _ = self.options(config).kinds
-        found = passes_of(self.layer_costs(config, rows, times), kinds, self.framework)
-        return GroupTimes(np.ascontiguousarray(np.moveaxis(found, 0, 1)), self.optimizer_s[rows])
+        return self.points(config, rows).times(times)
 
     def least_times(self, config: TrainingConfig, rows: Rows, known: LayerTimes | None = None) -> GroupTimes:
         """Less than that, for next to nothing: least times on the cores, and collectives that nothing hides.

@@ -250,7 +250,7 @@ class FittedPlan:
             moved = p.exchanged.moved[2 * turned : 2 * turned + 2]
             gather, reduce = (np.broadcast_to(part[self.choice], beside[0].shape) for part in moved)
             groups = Groups(beside[turned], gather, reduce, body, first)
-            added.append(moving.added_s(groups, turned=turned > 0)[0])
+            added.append(moving.shown_s(groups, turned=turned > 0))
         return added[0], added[1]
 
 

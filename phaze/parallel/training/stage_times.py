@@ -231,20 +231,26 @@ class ZeroExchanges:
 
     def added_s(self, groups: Groups, *, turned: bool) -> tuple[Floats, Floats]:
         """Seconds that the exchanges add to a pass, backward where `turned`, and those that it hides, (V, C)."""
-        exchange_s = groups.exchange_s
+        exchange_s, shown_s = groups.exchange_s, self.shown_s(groups, turned=turned)
         if not self.framework.hides_gathers:
-            return exchange_s, np.zeros_like(exchange_s)
+            return shown_s, np.zeros_like(exchange_s)
+        fast_s = groups.backward_s() if turned else groups.forward_s()
+        return shown_s, exchange_s - (fast_s - groups.summed(groups.compute_s))
+
+    def shown_s(self, groups: Groups, *, turned: bool) -> Floats:
+        """Seconds that the exchanges add to a pass, backward where `turned`, (V, C)."""
+        if not self.framework.hides_gathers:
+            return groups.exchange_s
         slowed = groups.slowed(self.framework.interference)
-        slow_s, fast_s = (g.backward_s() if turned else g.forward_s() for g in (slowed, groups))
-        alone_s = groups.summed(groups.compute_s)
-        return slow_s - alone_s, exchange_s - (fast_s - alone_s)
+        slow_s = slowed.backward_s() if turned else slowed.forward_s()
+        return slow_s - groups.summed(groups.compute_s)
 
     def reduced_s(self, groups: Groups, added_s: Floats) -> Floats:
         """Seconds that reductions add to a backward pass, (C,): those of all exchanges less those of gathers alone."""
         if not groups.gather_s.any():
             return added_s
         gathers = replace(groups, reduce_s=np.zeros_like(groups.reduce_s))
-        (alone_s,), _ = self.added_s(gathers, turned=True)
+        (alone_s,) = self.shown_s(gathers, turned=True)
         found: Floats = np.maximum(added_s - alone_s, 0.0)
         return found
 

@@ -13,6 +13,7 @@ from phaze.errors import InfeasibleError, InputError
 from phaze.explore.answers.main_job import explore
 from phaze.explore.certified.certified_search import CertifiedSearch
 from phaze.explore.certified.common_points import CommonPoints
+from phaze.explore.certified.workload_bounds import WorkloadBounds
 from phaze.explore.evaluation.best_points import best_points
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluator import Evaluator
@@ -95,6 +96,30 @@ def staircase(tdp, score):
             best = value
             steps.append((watt, value))
     return steps
+
+
+def test_only_what_tight_bounds_leave_open_is_scheduled_exactly(tasks, truth, monkeypatch):
+    block, _ = truth
+    open_, exact, tighten, settle = set(), [], Evaluator.bounds, Evaluator.exact
+
+    def tightening(self, config, rows, give_up_s):
+        found = tighten(self, config, rows, give_up_s)
+        open_.update((config, row) for row in rows[found.lower_s < found.upper_s].tolist())
+        return found
+
+    def settling(self, config, rows, give_up_s, effort):
+        exact.extend((config, row) for row in rows.tolist())
+        return settle(self, config, rows, give_up_s, effort)
+
+    monkeypatch.setattr(Evaluator, "bounds", tightening)
+    monkeypatch.setattr(Evaluator, "exact", settling)
+    evaluator, every = Evaluator(tasks[0], block.table), np.arange(len(block))
+    bounds = WorkloadBounds(evaluator)
+    one = bounds.on(block.numbers, block.table)
+    one.settle(every, np.zeros(len(block)), SolveLimits(lambda: np.inf))
+    assert one.exact.all()
+    assert set(exact) <= open_
+    assert len(exact) < len(evaluator.configs) * len(block)
 
 
 @pytest.mark.parametrize("combine", Combine)

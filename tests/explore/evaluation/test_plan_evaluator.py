@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from small_cases import StopsSoon, certified, varied_architectures
 
+from phaze.explore.certified.workload_bounds import iteration_bounds
 from phaze.explore.evaluation.best_points import best_points
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluator import Evaluator
@@ -105,6 +106,40 @@ def test_bounds_never_exceed_what_they_bound(tiny, software):
         assert (ladder[5] >= ladder[4] * (1 - 1e-9))[fits].all()
         assert (ladder[4] >= ladder[2] * (1 - 1e-9))[fits].all()
         assert np.isinf(ladder[4][~fits]).all()
+
+
+def test_points_among_others_take_what_they_take_alone(tiny):
+    evaluator = Evaluator(small_task(tiny, framework=SOFTWARE["hides"]), varied_architectures())
+    rows, config = np.arange(len(evaluator.table)), evaluator.configs[-1]
+    points, times = evaluator.points(config, rows), evaluator.timed(config).path_bounds(rows)
+    every, some = points.times(times), rows[1::7]
+    parts = points.take(some[::-1]).take(np.arange(len(some))[::-1]).times(times.take(some))
+    alone = evaluator.times(config, rows[some], times.take(some))
+    for found in (parts, alone):
+        assert (found.rows == every.rows[some]).all()
+        assert (found.optimizer_s == every.optimizer_s[some]).all()
+
+
+@pytest.mark.parametrize("software", ("nothing hides", "ideal"))
+def test_bounds_of_all_configs_are_as_tight_as_is_of_interest(tiny, software, monkeypatch):
+    evaluator = Evaluator(small_task(tiny, framework=SOFTWARE[software]), varied_architectures())
+    rows, asked, bound = np.arange(len(evaluator.table)), [0], Evaluator.iteration_bound
+
+    def counting(self, config, rows, give_up_s=None):
+        asked[-1] += len(rows)
+        return bound(self, config, rows, give_up_s)
+
+    monkeypatch.setattr(Evaluator, "iteration_bound", counting)
+    least_s = iteration_bounds(evaluator, rows).min(axis=0)
+    for factor in (0.5, 1.0 + 1e-9, 3.0):
+        asked.append(0)
+        limit_s = least_s * np.where(rows % 2, factor, 2.0)
+        found_s = iteration_bounds(evaluator, rows, limit_s).min(axis=0)
+        of_interest = least_s < limit_s
+        assert (found_s[of_interest] == least_s[of_interest]).all()
+        assert (found_s >= np.minimum(least_s, limit_s)).all()
+        assert (found_s <= least_s * (1 + 1e-9)).all()
+    assert 0 < asked[1] < asked[0]
 
 
 def test_bounds_of_schedules_know_what_cheaper_bounds_know():
