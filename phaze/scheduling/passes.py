@@ -24,11 +24,19 @@ from phaze.scheduling.solved import SolvedSchedules
 from phaze.solvers.scheduling import Operator, ScheduleProblem
 from phaze.solvers.scheduling.batch.graph import BatchGraph
 from phaze.solvers.scheduling.batch.search import search
-from phaze.solvers.scheduling.batch.solve import BatchBounds, batch_bounds
+from phaze.solvers.scheduling.batch.solve import (
+    BatchBounds,
+    batch_bounds,
+    bounds_in_many_phases,
+    settled_in_phases,
+)
 from phaze.workload.work import Pass, Unit
 
 __all__ = ["SolveLimits", "TimeBounds", "TimedPass", "bound_together", "schedule_problem"]
 
+
+PHASED_TOGETHER = 32
+"""Architectures whose sequences of phases are worked out between two looks at the limits."""
 
 NEVER_S = 1e30
 """Stands for infinitely long where sums must stay finite."""
@@ -67,6 +75,7 @@ class TimedPass:
     _optimal: dict[bytes, float] = field(default_factory=dict)
     _rough: KnownRows = field(default_factory=KnownRows)
     _proven: KnownRows = field(default_factory=KnownRows)
+    _phased: KnownRows = field(default_factory=KnownRows)
 
     @classmethod
     def of(cls, costs: PassCosts, table: ArchitectureTable, memo: Memo | None = None) -> TimedPass:
@@ -161,7 +170,9 @@ class TimedPass:
             return TimeBounds(np.zeros(len(rows)), np.zeros(len(rows)))
         latencies, capacity = self.costs.latencies(rows), self.capacity(rows)
         floor = np.maximum(latencies.hbm_s, latencies.buffer_s)
+        bounds = self._in_phases(rows, latencies, capacity, bounds, limits)
         length = self._searched(latencies, capacity, bounds.upper_s, limits)
+        length = np.where(bounds.lower_s == bounds.upper_s, bounds.upper_s, length)
         lower = np.maximum(np.maximum(bounds.lower_s, length), floor)
         upper = lower.copy()
         left = np.flatnonzero(np.isnan(length))
@@ -176,6 +187,36 @@ class TimedPass:
             lower[i] = max(bounds.lower_s[i], makespan.lower_s, floor[i])
             upper[i] = max(lower[i], min(bounds.upper_s[i], max(makespan.upper_s, floor[i])))
         return TimeBounds(lower, upper)
+
+    def _in_phases(
+        self,
+        rows: Rows,
+        latencies: OperatorLatencies,
+        capacity: dict[str, NDArray[np.int64]],
+        bounds: TimeBounds,
+        limits: SolveLimits,
+    ) -> TimeBounds:
+        """Bounds tightened by sequences of phases, kept for every combination of hardware."""
+        if limits.over or settled_in_phases(self.graph):
+            return bounds
+
+        def work_out(new: Rows) -> Floats:
+            found = np.stack([bounds.lower_s[new], bounds.upper_s[new]], axis=1)
+            for begin in range(0, len(new), PHASED_TOGETHER):
+                if limits.over:
+                    break
+                part = slice(begin, begin + PHASED_TOGETHER)
+                some, at = latencies.take(new[part]), new[part]
+                cores = {unit: count[at] for unit, count in capacity.items()}
+                known = BatchBounds(bounds.lower_s[at], bounds.upper_s[at])
+                tight = bounds_in_many_phases(self.graph, some.single_s, some.parallel_s, cores, known)
+                found[part] = np.stack([tight.lower_s, tight.upper_s], axis=1)
+            return found
+
+        floor = np.maximum(latencies.hbm_s, latencies.buffer_s)
+        found = self._phased.get(self.costs.factors.shown(rows), work_out)
+        upper = np.minimum(bounds.upper_s, np.maximum(found[:, 1], floor))
+        return TimeBounds(np.minimum(np.maximum(bounds.lower_s, found[:, 0]), upper), upper)
 
     def _searched(
         self,

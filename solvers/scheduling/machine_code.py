@@ -40,6 +40,10 @@ class Background:
         done = self._build.done() and self._build.exception() is None
         return self._build.result() if done else self._plain
 
+    def wait(self) -> None:
+        """Until the build has ended, well or not."""
+        self._build.exception()
+
 
 def _build(module: ModuleType, sample: Callable[[Names], object]) -> Names:
     names = compiled(module)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from phaze.solvers.arrays import Flags, Floats, Integers
 
+from ..phases.phase_sequences import MOST_OPERATORS, sequences
 from .graph import BatchGraph
 from .upper_bounds import in_phases
 
@@ -67,13 +68,13 @@ def phase_space(graph: BatchGraph) -> PhaseSpace | None:
 
 
 def bounds_in_phases(
-    graph: BatchGraph,
-    space: PhaseSpace,
-    single: Floats,
-    parallel: Floats,
-    cores: Mapping[str, Integers],
-) -> tuple[Floats, Floats]:
-    """Lower and upper bounds (A,) of the makespan."""
+    graph: BatchGraph, single: Floats, parallel: Floats, cores: Mapping[str, Integers], slots: int = 0
+) -> tuple[Floats, Floats] | None:
+    """Lower and upper bounds (A,) of the makespan, None where a graph has more than `MOST_SETS` closed sets.
+
+    With `slots` of a table such graphs of up to `MOST_OPERATORS` are bounded, too, groups by their paths alone;
+    where half of them are too few for an architecture its bounds are 0 and inf.
+    """
     shares = {
         unit: graph.users(unit)[:, None] / cores[unit]
         for unit in cores
@@ -83,9 +84,19 @@ def bounds_in_phases(
     alone = np.logical_and.reduce([share >= 1.0 for share in shares.values()]) & graph.core[:, None]
     parallel = np.where(alone, np.minimum(single, parallel), parallel)
     grouped = np.where(alone, np.inf, np.where(graph.core[:, None], single, 0.0))
-    lower, came = _shortest(graph, space, grouped, parallel, list(shares.values()))
-    phase, whole = _phases(space, came)
-    return lower, in_phases(graph, single, parallel, cores, phase, whole)
+    space = phase_space(graph)
+    if space is not None:
+        lower, came = _shortest(graph, space, grouped, parallel, list(shares.values()))
+        return lower, in_phases(graph, single, parallel, cores, *_phases(space, came))
+    if slots and graph.size <= MOST_OPERATORS:
+        lower, phase, whole = sequences(graph.successors, graph.order, grouped.T, parallel.T, slots)
+        at, upper = np.flatnonzero(lower > 0.0), np.full_like(lower, np.inf)
+        if at.size:
+            some = {unit: count[at] for unit, count in cores.items()}
+            found = np.ascontiguousarray(phase[at].T), np.ascontiguousarray(whole[at].T)
+            upper[at] = in_phases(graph, single[:, at], parallel[:, at], some, *found)
+        return lower, upper
+    return None
 
 
 def _shortest(

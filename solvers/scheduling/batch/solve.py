@@ -25,6 +25,9 @@ BLOCK = 1024
 CLOSED = 1.0 - 1e-12
 """Bounds closer than this are one number: what sums in another order can lose."""
 
+SLOTS = 1 << 16
+"""Slots of the table of closed sets that a graph may take: most have a few thousand."""
+
 FEW = 128
 """Beginnings per architecture and level up to which the optimal schedule is searched for among bounds."""
 
@@ -61,11 +64,40 @@ def batch_bounds(
     """
     if missing := {unit for row in graph.units for unit in row} - set(capacity):
         raise ValueError(f"capacity: no cores given for {', '.join(sorted(missing))}")
+    return _stepwise(
+        graph, (single_s, parallel_s), capacity, _steps(graph, rough=rough, begun=known is not None), known
+    )
+
+
+def settled_in_phases(graph: BatchGraph) -> bool:
+    """Whether `batch_bounds` knows all that sequences of phases tell."""
+    return phases.phase_space(graph) is not None
+
+
+def bounds_in_many_phases(
+    graph: BatchGraph,
+    single_s: Floats,
+    parallel_s: Floats,
+    capacity: Mapping[str, Integers],
+    known: BatchBounds,
+) -> BatchBounds:
+    """What `batch_bounds` tells (`known`), tightened by sequences of phases where these are many: much dearer."""
+    return _stepwise(graph, (single_s, parallel_s), capacity, (_in_many_phases,), known)
+
+
+def _stepwise(
+    graph: BatchGraph,
+    durations: tuple[Floats, Floats],
+    capacity: Mapping[str, Integers],
+    steps: Sequence[_Step],
+    known: BatchBounds | None,
+) -> BatchBounds:
+    """Bounds, one block of architectures after the other."""
+    single_s, parallel_s = durations
     count = len(single_s)
     lower, upper = np.zeros(count), np.zeros(count)
     if graph.size == 0:
         return BatchBounds(lower, upper)
-    steps = _steps(graph, rough=rough, begun=known is not None)
     for begin in range(0, count, BLOCK):
         rows = slice(begin, begin + BLOCK)
         cores = {unit: np.asarray(capacity[unit], dtype=np.int64)[rows] for unit in capacity}
@@ -177,11 +209,19 @@ def _other_rules(rows: _Rows, lower: Floats, upper: Floats) -> _Pair:
 
 def _in_phases(rows: _Rows, lower: Floats, upper: Floats) -> _Pair:
     """The shortest sequence of phases, where the graph is small enough."""
-    space = phases.phase_space(rows.graph)
-    if space is None:
+    return _by_phases(rows, lower, upper, 0)
+
+
+def _in_many_phases(rows: _Rows, lower: Floats, upper: Floats) -> _Pair:
+    """The same of graphs that are not so small."""
+    return _by_phases(rows, lower, upper, SLOTS)
+
+
+def _by_phases(rows: _Rows, lower: Floats, upper: Floats, slots: int) -> _Pair:
+    found = phases.bounds_in_phases(rows.graph, rows.single, rows.parallel, rows.cores, slots)
+    if found is None:
         return lower, upper
-    low, high = phases.bounds_in_phases(rows.graph, space, rows.single, rows.parallel, rows.cores)
-    return np.maximum(lower, low), np.minimum(upper, high)
+    return np.maximum(lower, found[0]), np.minimum(upper, found[1])
 
 
 def _searched(rows: _Rows, lower: Floats, upper: Floats) -> _Pair:

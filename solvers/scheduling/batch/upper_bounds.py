@@ -53,7 +53,11 @@ def _alone_s(
 ) -> float:
     """The makespan of the only architecture."""
     users = {unit: int(graph.users(unit).sum()) for unit in cores}
-    free = {unit: _free_times(cores[unit], count)[:, 0].tolist() for unit, count in users.items() if count}
+    free = {
+        unit: _free_times(cores[unit], min(count, MOST_CORES))[:, 0].tolist()
+        for unit, count in users.items()
+        if count
+    }
     shares = np.broadcast_to(sharing[:, 0] > 0.0, graph.size).tolist() if sharing.any() else None
     one, every, least_slack = (values[:, 0].tolist() for values in (single, parallel, priority))
     return dispatched_s(graph, one, every, free, shares, least_slack)
@@ -69,6 +73,7 @@ class _Dispatch:
         parallel: Floats,
         cores: Mapping[str, Integers],
         sharing: Floats,
+        most: int = MOST_CORES,
     ) -> None:
         self.single, self.parallel, self.sharing, self.core = single, parallel, sharing, graph.core
         self.follows = graph.adjacency
@@ -80,7 +85,9 @@ class _Dispatch:
         self.cores_end = np.zeros(single.shape[1])
         self.serial = np.where(self.core[:, None] & np.isfinite(parallel), parallel, 0.0)
         self.users = {unit: graph.users(unit).astype(bool) for unit in cores if graph.users(unit).any()}
-        self.free = {unit: _free_times(cores[unit], int(users.sum())) for unit, users in self.users.items()}
+        self.free = {
+            unit: _free_times(cores[unit], min(int(users.sum()), most)) for unit, users in self.users.items()
+        }
 
     def step_in_phases(self, priority: Floats, phase: Integers, whole: Flags) -> Floats:
         """Start one operator of the first phase not yet started, in its given mode; its end (A,)."""
@@ -128,9 +135,9 @@ class _Dispatch:
         return end
 
 
-def _free_times(count: Integers, users: int) -> Floats:
+def _free_times(count: Integers, most: int) -> Floats:
     """(C, A) times at which each core is next free: 0, or inf where the architecture lacks it."""
-    width = min(int(count.max()), users, MOST_CORES)
+    width = min(int(count.max()), most)
     return np.where(np.arange(width)[:, None] < count, 0.0, np.inf)
 
 
@@ -177,7 +184,8 @@ def in_phases(
     `phase` (O, A) never falls along an edge. Phases of operators off the cores may overlap others.
     """
     priority = _priority(graph, np.where(whole, parallel, single))
-    state = _Dispatch(graph, single, parallel, cores, np.zeros((1, 1)))
+    # Groups are as wide as the graph: fewer cores would hold them up.
+    state = _Dispatch(graph, single, parallel, cores, np.zeros((1, 1)), graph.size)
     makespan = np.zeros(single.shape[1])
     for _ in range(graph.size):
         np.maximum(makespan, state.step_in_phases(priority, phase, whole), out=makespan)

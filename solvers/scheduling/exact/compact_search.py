@@ -17,6 +17,7 @@ import numpy as np
 from ...arrays import Floats
 from ..indexed_problem import IndexedProblem
 from ..machine_code import compiled, is_kept
+from ..phases import kernel_phases
 from ..schedule_bounds import Bounds
 from ..schedule_plan import Plan, SearchLimits, assign_cores, replay
 from . import kernel_search, kernel_states
@@ -79,7 +80,7 @@ class KernelBuilder:
 
     @cached_property
     def _worth_s(self) -> float:
-        return LOAD_AFTER_S if is_kept(kernel_states, kernel_search) else BUILD_AFTER_S
+        return LOAD_AFTER_S if is_kept(kernel_phases, kernel_states, kernel_search) else BUILD_AFTER_S
 
     @property
     def kernel(self) -> Kernel:
@@ -109,7 +110,7 @@ def kernel_builder() -> KernelBuilder:
 
 def _compile(sample: Callable[[Kernel], None]) -> Kernel:
     """All functions compiled, for the types in `sample`; raises what numba raises."""
-    scope = compiled(kernel_states, kernel_search)
+    scope = compiled(kernel_phases, kernel_states, kernel_search)
     built = Kernel(scope["search"], scope["unpack"], scope["close"])
     sample(built)
     return built

@@ -19,9 +19,15 @@ import numpy as np
 from phaze.solvers.arrays import Floats, Integers
 
 from ..indexed_problem import IndexedProblem
+from ..phases.kernel_phases import Phases, Table
+from ..phases.phase_sequences import MOST_OPERATORS as PHASED
+from ..phases.phase_sequences import problem_of, table_of
 from .state_space import NEVER, TICKS, StateSpace
 
 Lists = Sequence[Sequence[int]]
+
+SLOT_BITS = 18
+"""Binary digits of the most slots of the table of closed sets that bounds of states are looked up in: 8 MB."""
 
 
 def interchangeable(modes: Sequence[Hashable], preds: Lists, succs: Lists) -> list[list[list[int]]]:
@@ -138,6 +144,8 @@ class Arrays(NamedTuple):
     """Operators of the branches, one after the other, such that equal places correspond."""
     most: int
     """K: most operators that run at once."""
+    phases: Phases
+    """Ticks beside others and alone; no operators where there are too many."""
 
 
 class Memory(NamedTuple):
@@ -160,6 +168,8 @@ class Memory(NamedTuple):
     """(2, R): free resources in the state and in its child."""
     left: Integers
     """(2, rows): work not yet started in the state and in its child."""
+    table: Table
+    """Least ticks from what was started to the end, in phases."""
 
 
 def problem_arrays(ix: IndexedProblem, space: StateSpace, rows: Floats | None) -> tuple[list[int], Arrays]:
@@ -197,7 +207,23 @@ def problem_arrays(ix: IndexedProblem, space: StateSpace, rows: Floats | None) -
         classes=np.array(classes, dtype=np.int64).reshape(-1, 3),
         twins=np.array(twins, dtype=np.int64),
         most=_most_running(ix),
+        phases=_phases(ix, space, order, succs),
     )
+
+
+def _phases(ix: IndexedProblem, space: StateSpace, order: list[int], succs: Lists) -> Phases:
+    """Operators off the blocked units take no time: they may run beside any phase."""
+    if ix.size > PHASED:
+        return problem_of([], [])
+    phases = problem_of(succs, range(ix.size))
+    for k, i in enumerate(order):
+        if ix.core[i]:
+            times = [(space.latency[i][m], ix.whole[i][m]) for m in space.alive[i]]
+            phases.beside[k] = min((time for time, whole in times if not whole), default=np.inf)
+            phases.alone[k] = min((time for time, whole in times if whole), default=np.inf)
+        else:
+            phases.alone[k] = np.inf
+    return phases
 
 
 def _urgent_first(ix: IndexedProblem, space: StateSpace) -> list[int]:
@@ -263,6 +289,7 @@ def search_memory(p: Arrays, records: int) -> Memory:
         runs=np.zeros((4, most), dtype=np.int64),
         free=np.zeros((2, len(p.capacity)), dtype=np.int64),
         left=np.zeros((2, len(p.work)), dtype=np.int64),
+        table=table_of(len(p.phases.beside), 1 << min(len(p.phases.beside) + 2, SLOT_BITS)),
     )
     memory.pool[0] = 0
     memory.pool[0, [PARENT, NEXT, LINK]] = -1

@@ -9,7 +9,10 @@ operators sort by progress, and among the waiting the more restricted come first
 
 from __future__ import annotations
 
+from math import inf
+
 from ...arrays import Integers
+from ..phases.kernel_phases import resumed
 from .kernel_arrays import (
     ALL_MODES,
     BLOCKS,
@@ -183,7 +186,26 @@ def estimate(p: Arrays, m: Memory, now: int, n: int) -> int:
         if begin >= 0:
             best = max(best, earliest_end(p, m, i, begin, n) + p.op[i, TAIL])
             core = max(core, now + p.op[i, PLAIN] + p.op[i, CORE_TAIL])
-    return max(best, core + serial) if core >= 0 else best
+    best = max(best, core + serial) if core >= 0 else best
+    return max(best, in_phases(p, m, now, n)) if best < upper else best
+
+
+def in_phases(p: Arrays, m: Memory, now: int, n: int) -> int:
+    """Least makespan of any completion of the child, seen as phases; 0 where nothing is known of them."""
+    val, started, until = m.mine[CHILD], 0, 0.0
+    for i in range(p.phases.beside.shape[0]):
+        if val[i] < WAITING:
+            started |= 1 << i
+            m.table.delay[i] = 0.0
+    if started == 0:
+        return 0
+    for k in range(n):
+        i, left = m.runs[CODES + 1, k] >> MODE_BITS, float(m.runs[ENDS + 1, k] - now)
+        m.table.delay[i] = left
+        if p.op[i, BLOCKS]:
+            until = max(until, left)
+    found = resumed(p.phases, m.table, started, until)
+    return now + int(found) if 0.0 <= found < inf else 0 if found < 0.0 else NEVER
 
 
 def pack(p: Arrays, m: Memory, row: int, first: int) -> None:

@@ -230,7 +230,7 @@ def test_bad_graphs(edges):
 def test_phases_alone_enclose_the_optimum(seed):
     graph, single, parallel, cores = random_batch(seed, 5, 4)
     cores = {unit: np.minimum(count, 2 + seed % 2) for unit, count in cores.items()}
-    lower, upper = bounds_in_phases(graph, phase_space(graph), single.T.copy(), parallel.T.copy(), cores)
+    lower, upper = bounds_in_phases(graph, single.T.copy(), parallel.T.copy(), cores)
     for row in range(4):
         expected = optimum(one_problem(graph, single, parallel, cores, row))
         assert lower[row] <= expected * (1 + 1e-9)
@@ -242,9 +242,9 @@ def test_phases_see_what_no_list_schedule_does():
     graph = BatchGraph((("TC",), ("VC",), ("TC",), ("VC",)), ((0, 1), (2, 3)))
     single = np.array([[1.0, 1.0, 1.0, 1.0]])
     cores = {"TC": np.array([2]), "VC": np.array([2])}
-    lower, upper = bounds_in_phases(graph, phase_space(graph), single.T.copy(), 0.6 * single.T, cores)
+    lower, upper = bounds_in_phases(graph, single.T.copy(), 0.6 * single.T, cores)
     assert lower[0] == upper[0] == 2.0
-    lower, upper = bounds_in_phases(graph, phase_space(graph), single.T.copy(), 0.4 * single.T, cores)
+    lower, upper = bounds_in_phases(graph, single.T.copy(), 0.4 * single.T, cores)
     assert lower[0] == upper[0] == pytest.approx(1.6)
 
 

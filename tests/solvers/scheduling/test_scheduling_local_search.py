@@ -48,7 +48,7 @@ def test_any_start_gives_a_valid_schedule(problem, rng):
 
 
 def test_it_finds_the_optimum_and_stops_there():
-    problem = hard_problem()
+    problem = hard_problem(2)
     ix, best = index_problem(problem), schedule(problem).makespan_s
     start = Start([0] * ix.size, [0.0] * ix.size)
     few, many = (improve(ix, start, LocalSearchLimits(tries, inf, best * (1 + 1e-9))) for tries in (0, 3_000))
@@ -58,7 +58,7 @@ def test_it_finds_the_optimum_and_stops_there():
 
 def test_compiled_moves_do_the_same():
     pytest.importorskip("numba")
-    ix = index_problem(hard_problem())
+    ix = index_problem(hard_problem(2))
     graph = _graph(ix)
     works = [_work(ix, graph, Start([0] * ix.size, [0.0] * ix.size)) for _ in range(2)]
     for work, names in zip(works, (vars(kernel_moves), compiled(kernel_moves)), strict=True):

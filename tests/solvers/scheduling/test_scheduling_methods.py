@@ -224,8 +224,8 @@ def test_problem_names_the_fault(fields, path):
     assert caught.value.path == path
 
 
-def hard_problem():
-    """Two towers of tensor and vector operators on two cores of each: the list schedules leave a gap."""
+def hard_problem(tensor_cores=1):
+    """Towers of tensor and vector operators on too few cores: neither list schedules nor phases settle it."""
     rng = random.Random(7)
     operators, edges = [], []
     for i in range(14):
@@ -235,7 +235,7 @@ def hard_problem():
         )
         if i >= 3:
             edges.append((str(i - 3), str(i)))
-    return ScheduleProblem(tuple(operators), tuple(edges), {"TC": 2, "VC": 2})
+    return ScheduleProblem(tuple(operators), tuple(edges), {"TC": tensor_cores, "VC": 2})
 
 
 def test_state_limit_is_reproducible_and_proves_less():
