@@ -142,6 +142,7 @@ def _rows(model: Model) -> Iterator[Row]:
             chain = workload.chain(BATCH, 1)
         except InputError as error:
             reason = " ".join(str(error).replace(str(folder), "").split())
+            reason = reason.rpartition(", and it cannot be recorded: ")[2]
             yield {"status": "refused", "reason": reason, **_spent(before, began)}
             return
     kind = type(workload._model).__name__  # type: ignore[attr-defined]

@@ -40,6 +40,7 @@ _BINARY = {
     **dict.fromkeys(("add", "__add__"), ("add", "scale")),
     **dict.fromkeys(("sub", "rsub", "subtract"), ("sub", "scale")),
     **dict.fromkeys(("mul", "multiply"), ("mul", "scale")),
+    **dict.fromkeys(("remainder", "fmod"), ("div", "scale")),
     "maximum": ("max", "clip"),
     "minimum": ("min", "clip"),
 }

@@ -92,6 +92,12 @@ def test_a_view_from_before_its_tensor_was_overwritten_in_part_is_refused(r):
     assert "run_decompositions" in message
 
 
+def test_what_is_left_of_a_division_is_one_operation_for_each_element(r):
+    x = r.input("x", B, 8)
+    graph = r.graph(r.call("fmod", (B, 8), self=r.call("remainder", (B, 8), self=x, other=3), other=x))
+    assert [op.attributes["function"] for op in graph.operators] == ["scale", "div"]
+
+
 def test_unsupported_operators_are_named_and_counted(r):
     x = r.input("x", B, 8)
     x = r.call("cdist", (B, 8), x1=x, x2=x, module="block.mix")
