@@ -505,7 +505,9 @@ class RunOptions(SearchedOptions, SpaceOptions, BudgetOptions, EconomicOptions, 
     )
     evaluations: int | None = option(None, "Architectures a strategy may evaluate (default: 200).", least=1)
     designs: str | None = option(
-        None, "Of wham: one design (default), or per-stage.", offers=("one", "per-stage")
+        None,
+        "Designs for the stages of a pipeline: one (default), 2 (certified), or with wham per-stage.",
+        offers=("one", "2", "per-stage"),
     )
     top_k: int | None = option(None, "Of wham: designs kept for each stage (default: 10).", least=1)
     robust: bool = option(

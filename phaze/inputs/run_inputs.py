@@ -89,6 +89,7 @@ def make_request(options: RunOptions) -> ExploreRequest:
         axes=tuple(name.strip() for name in (options.axes or "").split(",") if name.strip()),
         robust=options.robust,
         length=_length(options),
+        two_designs=_two_designs(options),
     )
 
 
@@ -129,6 +130,12 @@ def _cluster(options: RunOptions) -> ClusterBudget | None:
     return ClusterBudget(_optional(parse_power, power, "--cluster-power"), options.cluster_overhead, cost)
 
 
+def _two_designs(options: RunOptions) -> bool:
+    from phaze.explore.request.explore_request import Designs
+
+    return options.designs == Designs.TWO.value
+
+
 def _strategy(options: RunOptions, *, per_stage: bool, recipe: Recipe | None) -> StrategyChoice | None:
     """The search without proof that was asked for, its own options among those of `dse run`."""
     from phaze.explore.request.explore_request import Designs, StrategyChoice
@@ -136,6 +143,8 @@ def _strategy(options: RunOptions, *, per_stage: bool, recipe: Recipe | None) ->
     given = {"evaluations": options.evaluations, "designs": options.designs, "top_k": options.top_k}
     own: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     name = options.strategy
+    if _two_designs(options):
+        own.pop("designs")  # a question of its own
     for option in own:
         if name == CERTIFIED and option == "evaluations":
             raise InputError("--evaluations is for a search without proof: name one with --strategy")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from phaze.arrays import Floats, Rows
 from phaze.cost.cost_model import CostModel
-from phaze.cost.latency_bound import LowerTables, lower_s
+from phaze.cost.latency_bound import LowerTables, lower_s, tensor_lower_s
 from phaze.digest import digest
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.memo import Memo
@@ -113,6 +113,11 @@ class TimedChain:
     def lower_bounds(self, rows: Rows) -> LayerTimes:
         """Cheap lower bounds on layer times for the architectures at `rows`."""
         found, layers = lower_s(self.model.factors, self._lower, rows), len(self.chain.layers)
+        return LayerTimes(found[:, :layers], found[:, layers:])
+
+    def tensor_bounds(self, rows: Rows) -> LayerTimes:
+        """Bounds below these that are the same whatever the vector cores are."""
+        found, layers = tensor_lower_s(self.model.factors, self._lower, rows), len(self.chain.layers)
         return LayerTimes(found[:, :layers], found[:, layers:])
 
     def work(self, rows: Rows) -> tuple[Floats, Floats]:

@@ -32,6 +32,7 @@ from phaze.explore.request.explore_request import (
 from phaze.explore.request.search_progress import Clock, ClockShare, Progress, SilentProgress
 from phaze.explore.request.search_resources import ALONE, SearchResources
 from phaze.hardware.architecture import Architecture
+from phaze.workload.workload import Mode
 
 if TYPE_CHECKING:
     from phaze.explore.documents.robustness_document import Robustness
@@ -88,6 +89,24 @@ def _contradictions(request: ExploreRequest) -> Iterator[str]:
         yield from _of_robust(request)
     if request.budgets.drawn_limit_w is not None:
         yield from _of_sustained(request)
+    if request.two_designs:
+        yield from _of_two_designs(request)
+
+
+def _of_two_designs(request: ExploreRequest) -> Iterator[str]:
+    """Where every stage may have one of two designs."""
+    for given, what in (
+        (bool(request.others), "one --workload"),
+        (request.task.workload.mode is not Mode.TRAINING, "training"),
+        (request.strategy is not None, "the certified search: leave out --strategy"),
+        (request.cluster is not None, f"a given number of devices: leave out {_cluster(request)}"),
+        (request.objective is not Objective.THROUGHPUT or bool(request.axes), "--objective throughput alone"),
+        (request.budgets.drawn_limit_w is not None, "--power-means tdp"),
+        (request.task.recipe is not None, "linear layers in one precision: --recipe none"),
+        (request.space.heterogeneous, "spaces with stages: alike"),
+    ):
+        if given:
+            yield f"--designs 2 is for {what}"
 
 
 def _of_sustained(request: ExploreRequest) -> Iterator[str]:
@@ -199,9 +218,14 @@ def explore(
     for task in request.tasks:
         check_measured(task, request.space)
     report, timer = progress or SilentProgress(), clock or Clock(request.time_limit_s)
-    answer = _searched(request, report, timer, resources)
+    first = ClockShare(timer.left() / 2, whole=timer) if request.two_designs else timer
+    answer = _searched(request, report, first, resources)
     document = answer.document
     update: dict[str, Any] = {}
+    if request.two_designs:
+        from phaze.explore.answers.two_designs import TwoDesignsAnswer
+
+        update["two_designs"] = TwoDesignsAnswer(request, document, timer, report).answer()
     if request.length is not None:
         update["training_run"] = training_run(request.length, request.task, document.best)
     if request.robust:

@@ -12,6 +12,7 @@ from phaze.explore.documents.document_record import Record
 from phaze.explore.documents.plan_record import PlanBreakdown, PlanKind, PlanMemory, StrategyRecord
 from phaze.explore.documents.robustness_document import Robustness
 from phaze.explore.documents.strategy_report import StrategyReport, WhamReport
+from phaze.explore.documents.two_designs_report import TwoDesigns
 from phaze.ranges import NOISE, Counted, Figure, Worked, WorkedOutShare
 from phaze.workload.operators.low_precision import Recipe
 
@@ -416,6 +417,9 @@ class ResultDocument(Record):
         description="a search without proof: its course, and its distance to the certified optimum",
     )
     wham: WhamReport | None = Field(default=None, description="WHAM's search step by step")
+    two_designs: TwoDesigns | None = Field(
+        default=None, description="two designs for the stages of a pipeline: what the second one buys"
+    )
     robustness: Robustness | None = Field(
         default=None, description="near-optimal designs where the constants of the model are wrong"
     )

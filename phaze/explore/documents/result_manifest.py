@@ -107,6 +107,7 @@ def describe_request(request: ExploreRequest) -> dict[str, Any]:
         "seed": request.seed,
         "strategy": asdict(request.strategy) if request.strategy else None,
         "robust": request.robust,
+        **({"designs": 2} if request.two_designs else {}),
         **({"axes": [axis.name for axis in axes_of(request)]} if request.over_axes else {}),
     }
 

@@ -19,6 +19,7 @@ from phaze.explore.answers.evaluated_designs import frontier_points
 from phaze.explore.answers.main_job import STAGES, resolve_strategy
 from phaze.explore.answers.searched_question import question_scope
 from phaze.explore.answers.training_run import training_run
+from phaze.explore.answers.two_designs import TwoDesignsAnswer
 from phaze.explore.documents.certify_document import Check
 from phaze.explore.documents.result_document import (
     RESULT_SCHEMA,
@@ -37,6 +38,7 @@ from phaze.explore.recheck.elementary_checks import Leaves, Path, path_text, sam
 from phaze.explore.recheck.rechecked_points import FEW, MaximisedValue, by_config, spend_as_searched
 from phaze.explore.request.explore_request import ExploreRequest, Task, objective_of
 from phaze.explore.request.objective_floor import Goal, floor_throughput
+from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.hardware.architecture import Architecture, from_table, to_table
 from phaze.hardware.architecture_naming import architecture_id, architecture_ids
 from phaze.scheduling.passes import SolveLimits
@@ -88,6 +90,7 @@ class DocumentRecheck:
             "cluster": cluster is None,
             "portfolio": not request.others,
             "robustness": not request.robust,
+            "two_designs": not request.two_designs,
             "strategy": request.strategy is None,
             "wham": request.strategy is None or request.strategy.name != STAGES,
         }
@@ -185,6 +188,9 @@ class DocumentRecheck:
         said = {one.name: one.note for one in document.comparison}  # what was left out says so
         beside = [late[one.name] if late[one.name].note == said.get(one.name) else one for one in beside]
         yield self.leaves.compare("comparison", ("comparison",), [_json(one) for one in beside])
+        if document.two_designs is not None and document.two_designs.gap <= request.gap * (1 + SAME):
+            pair = TwoDesignsAnswer(request, document, Clock(np.inf), SilentProgress()).answer()
+            yield self.leaves.compare("two designs", ("two_designs",), _json(pair))
         length = request.length
         run = training_run(length, request.task, document.best) if length else None
         yield self.leaves.compare("training run", ("training_run",), _json(run))

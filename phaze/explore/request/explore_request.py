@@ -281,6 +281,7 @@ class Designs(StrEnum):
     """How many designs are wanted of a search along the critical path."""
 
     ONE = "one"  # one for all stages of a pipeline, and for all workloads
+    TWO = "2"  # beside that, the best two of which every stage has one: certified
     PER_STAGE = "per-stage"  # the stages of a pipeline may differ
 
 
@@ -323,7 +324,8 @@ class ExploreRequest:
 
     `combine` and `weights` (one per task, none: all count the same) matter where there are `others`. Floors that
     every workload has to keep: `min_throughput` in samples/s, `max_latency_s` of one iteration. `length`: how
-    much is trained with the winner.
+    much is trained with the winner. `two_designs`: whether the best two for the stages of a pipeline are
+    asked for, too.
     """
 
     task: Task
@@ -343,6 +345,7 @@ class ExploreRequest:
     axes: tuple[str, ...] = ()
     robust: bool = False
     length: TrainingLength | None = None
+    two_designs: bool = False
 
     @property
     def tasks(self) -> tuple[Task, ...]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
+from math import prod
 
 import numpy as np
 
@@ -17,8 +19,10 @@ from phaze.parallel.plan_batches.cut_pipelines import CutPipeline, FittedPlan, G
 from phaze.parallel.plan_batches.memory_fit import PlanFootprint
 from phaze.parallel.plan_batches.shape_options import ShapeOptions
 from phaze.solvers.placement.mixed import Goal
+from phaze.tolerances import BOUND_ROUNDING
 
-MOST = 256  # limits on what a device has to do that are tried
+MOST = 256  # limits on what a device has to do that are tried; choices that are all looked at
+FEW = 2  # architectures of which every choice is looked at where that is no more
 
 
 @dataclass(frozen=True)
@@ -93,11 +97,48 @@ class MixedPipeline:
         return found
 
     def choices(self, goal: Goal) -> Rows:
-        """Choices to look at, (N, places): all alike, and the least power within limits on what a device has to do."""
+        """Choices to look at, (N, places): all that may be best where these are few (`is_exhaustive`).
+
+        Of many: all alike, and the least power within limits on what a device has to do.
+        """
         if not self.able.any(axis=0).all():
             return np.empty((0, len(self.first)), dtype=np.intp)
+        if self.is_exhaustive(goal):
+            return np.array(list(product(*self._of_use(goal))), dtype=np.intp)
         every = [np.full(len(self.first), k) for k in np.flatnonzero(self.able.all(axis=1))]
         return np.unique([*every, *self._within_limits(goal)], axis=0)
+
+    def is_exhaustive(self, goal: Goal) -> bool:
+        """Whether no other choice is better than those that are looked at."""
+        return len(self.architectures) <= FEW and prod(map(len, self._of_use(goal))) <= MOST
+
+    def _of_use(self, goal: Goal) -> list[Rows]:
+        """Architectures of every place without another that takes no longer there, nor more power where it counts."""
+        power_w = self.architectures.power_w[:, None] * (goal is Goal.ENERGY)
+        return [self._undominated(place, power_w) for place in range(len(self.first))]
+
+    def _undominated(self, place: int, power_w: Floats) -> Rows:
+        chunks, sync_s, tie_s = self._each
+        devices = np.flatnonzero(self.place == place)
+        own, able = self.room.own[devices].ravel(), np.flatnonzero(self.able[:, place])
+        passes = (chunks.forward_s, chunks.input_gradient_s, chunks.weight_gradient_s)
+        after = sync_s[:, devices], tie_s[:, devices], power_w
+        each = np.concatenate([*(some[:, own] for some in passes), chunks.transfer_s, *after], axis=1)[able]
+        below = (each[:, None] <= each[None]).all(axis=2)  # [a, b]: a is nowhere longer than b
+        first = np.tri(len(able), k=-1, dtype=np.bool_).T  # of equal ones the first
+        found: Rows = able[~(below & (~below.T | first)).any(axis=0)]
+        return found
+
+    def least_s(self) -> float:
+        """Lower bound of the seconds of an iteration of all choices: devices as fast as the best in every pass."""
+        s, (chunks, sync_s, tie_s) = self.plan, self._each
+        at, device = self._fits[:, device_of(s.schedule, s.pipeline_parallel, s.chunks)[0]], self._fits
+        passes = (chunks.forward_s, chunks.input_gradient_s, chunks.weight_gradient_s)
+        forward_s, input_s, weight_s = (np.where(at, one, np.inf).min(axis=0)[None] for one in passes)
+        relaxed = Chunks(forward_s, input_s, weight_s, chunks.transfer_s.min(axis=0)[None], chunks.blocking)
+        last_s = np.where(device, sync_s + tie_s, np.inf).min(axis=0).max()
+        busy_s = pipelines_s(s.schedule, self._microbatches, s.pipeline_parallel, relaxed)[0]
+        return float(busy_s + last_s + self.options.layouts.framework.iteration_s) * (1 - BOUND_ROUNDING)
 
     def _within_limits(self, goal: Goal) -> Iterator[Rows]:
         """The architecture of least power, and of those the fastest, within limits from the least that can be kept."""

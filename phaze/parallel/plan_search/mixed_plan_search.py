@@ -16,7 +16,7 @@ from phaze.parallel.parallel_plan import ParallelPlan, Zero, changed_plan
 from phaze.parallel.plan_batches.plan_outline import PlanTier, plan_lower_bounds_s
 from phaze.parallel.plan_batches.plan_table import PlanTable
 from phaze.parallel.plan_batches.shape_options import Depth, ShapeOptions
-from phaze.parallel.plan_search.mixed_pipelines import Architectures, MixedPipeline, mixed_pipelines
+from phaze.parallel.plan_search.mixed_pipelines import FEW, Architectures, MixedPipeline, mixed_pipelines
 from phaze.parallel.training.memory_footprint import ChunkFootprint, ranks_of
 from phaze.scheduling.passes import NEVER_S
 from phaze.solvers.placement.mixed import Goal, MixedChain, line_bounds, place_mixed
@@ -176,10 +176,15 @@ class MixedFound:
 
 @dataclass
 class MixedTally:
-    """Plans of the space with every cut that was made for them, and those that bounds did not rule out."""
+    """Plans of the space with every cut that was made for them, and those that bounds did not rule out.
+
+    `open_value`: what nothing is better than that was left out: choices of architectures for a plan that was looked
+    at, and plans for which time was up.
+    """
 
     plans: int = 0
     looked_at: int = 0
+    open_value: float = inf
 
 
 @dataclass(frozen=True)
@@ -216,6 +221,8 @@ class MixedSearch:
                     self.tally.plans += 1
             else:
                 best = self._better(some, best, below)
+        if queue and self.over():
+            self.tally.open_value = min(self.tally.open_value, queue[0][0])
         return None if best is None else self._improved(best)
 
     def lower_bound(self) -> float:
@@ -297,6 +304,9 @@ class MixedSearch:
         self.tally.looked_at += 1
         for one in mixed_pipelines(self.options, plan, self.architectures):
             choices = one.choices(self.goal)
+            if len(choices) and len(self.architectures) <= FEW and not one.is_exhaustive(self.goal):
+                least_w = 1.0 if self.goal is Goal.TIME else float(self.architectures.power_w.min())
+                self.tally.open_value = min(self.tally.open_value, one.least_s() * least_w)
             found = self._chosen(one, choices, below if best is None else best.value)
             best = found or best
         return best

@@ -32,6 +32,7 @@ from phaze.report import number_format as fmt
 from phaze.report.cost_words import UnitCost
 from phaze.report.terminal.design_tables import blocks, plain_table
 from phaze.report.terminal.question_tables import common_answer, questions, useful_range, with_caption
+from phaze.report.terminal.two_designs_tables import two_designs_blocks
 from phaze.report.terminal.wham_tables import wham_blocks
 
 
@@ -473,6 +474,8 @@ def _blocks(document: ResultDocument) -> Iterator[RenderableType]:
         if document.request.get("power_means") == "sustained":
             notes.append("  --power limits what is drawn on this workload (--power-means sustained), not W")
         yield Group(comparison_table(document.comparison, document.best), *notes)
+    if document.two_designs is not None:
+        yield from two_designs_blocks(document.two_designs, partial(amount, document.certificate.objective))
     if document.robustness is not None:
         yield from robustness_blocks(document.robustness)
     elif document.request.get("robust"):

@@ -42,14 +42,20 @@ KINDS = {
     "axes": ("--power 400W --devices 4 --axes throughput,energy_per_sample,tdp", set()),
     "random": ("--power 400W --devices 4 --strategy random --evaluations 3", TIMES),
     "wham": ("--power 400W --devices 4 --strategy wham --designs per-stage", TIMES),
+    "two designs": ("--power 400W --devices 4 --designs 2", set()),
     "workloads": ("--power 400W --devices 4 -w other.yaml", set()),
     "cluster": ("--cluster-power 2kW", OTHERS),
     "robust": ("--power 400W --devices 4 --robust", set()),
 }
 """Runs of every kind, by the options that make them, and what of each nothing can work out again."""
-LONG = {"axes", "wham", "robust"}
+LONG = {"axes", "wham", "robust", "two designs"}
 """Those that take a minute."""
-OWN = ("certificate", "request", "frontier", *("cluster", "portfolio", "robustness", "strategy", "wham"))
+OWN = (
+    "certificate",
+    "request",
+    "frontier",
+    *("cluster", "portfolio", "robustness", "strategy", "two_designs", "wham"),
+)
 """Parts of a document that differ from kind to kind; all others are told and worked out as in a plain run."""
 FIELDS = 3  # of each architecture, of forty that are all compared in the same way
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations, product
+from itertools import product
 
 import numpy as np
 import pytest
+from mixed_cases import every_pipeline
 from phaze.solvers.placement.mixed import Goal
 
 from phaze.errors import InfeasibleError, InputError
@@ -15,7 +16,6 @@ from phaze.explore.documents.strategy_report import Stop
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluation_oracle import Oracle
 from phaze.explore.evaluation.evaluator import Evaluator
-from phaze.explore.evaluation.planned_iteration import estimator_of
 from phaze.explore.request.explore_request import Budgets, Designs, ExploreRequest, Objective, Task
 from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.explore.strategies.search_strategy import SearchBudget
@@ -25,11 +25,9 @@ from phaze.explore.strategies.wham.wham_search import WhamSearch
 from phaze.explore.strategies.wham.wham_target import WhamTarget
 from phaze.hardware.spaces.space_file import load_space, parse_space
 from phaze.parallel.framework import load_framework
-from phaze.parallel.plan_batches.memory_fit import PlanFootprint
 from phaze.parallel.plan_choices import load_plans
 from phaze.parallel.plan_search.mixed_pipelines import Architectures
 from phaze.parallel.plan_search.mixed_plan_search import Cutting, MixedSearch
-from phaze.parallel.training.mixed_estimate import MixedEstimator
 from phaze.scheduling.passes import SolveLimits
 
 POWER_W = 400.0
@@ -114,36 +112,6 @@ tensor: [1]
 chunks: [1, 2]
 zero: [0, 1]
 """
-
-
-def every_pipeline(evaluator, block, setting):
-    """Every strategy of a setting on all designs for its devices: seconds of an iteration, and the mean power."""
-    several = estimator_of(evaluator.task, block.table, setting.recipe)
-    options, layouts = evaluator.options(setting), several.layouts
-    for strategy in every_strategy(options):
-        for zero, order in product(*evaluator.task.plan_space.choices(strategy)):
-            room = PlanFootprint.of(layouts, strategy, [zero])
-            for rows in product(range(len(block)), repeat=strategy.pipeline_parallel):
-                fitting = room.need_bytes[0] <= evaluator.capacity_bytes[list(rows)]
-                twice = strategy.schedule.weight_copies > 1
-                if not fitting.any(axis=0).all() or (twice and rows != rows[::-1]):
-                    continue
-                one = room.at(replace(strategy, zero=zero, order=order), fitting.argmax(axis=0))
-                seconds = MixedEstimator.of(several, rows).iteration(one).iteration_s
-                yield one, seconds, float(block.tdp_w[list(rows)].mean())
-
-
-def every_strategy(options):
-    """Those of a plan space, and those of one chunk on each device with any cut."""
-    for depth in options.depths:
-        every = options.plans(depth)
-        yield from every
-        blocks, known = len(options.blocks), {s.stages for s in every}
-        for cuts in combinations(range(1, blocks), depth.stages - 1):
-            stages = tuple(np.diff([0, *cuts, blocks]).tolist())
-            if stages not in known and depth.stages > 1:
-                one_chunk = dict.fromkeys(replace(s, stages=stages) for s in every if s.chunks == 1)
-                yield from one_chunk
 
 
 @pytest.mark.parametrize("roomy", [True, False])

@@ -61,16 +61,25 @@ class MixedDesigns:
         `first`: one to begin with, so that none is worse. Raises PlanError where the plan does not stand the check, or
         comes to quite another time than the search says: a defect of ours.
         """
+        return self.proven(target, first, below)[0]
+
+    def proven(
+        self, target: WhamTarget, first: FoundPlan | None, below: float
+    ) -> tuple[MixedPlan | None, float]:
+        """The same, and a value that no pipeline of these designs is better than, as far as they are few (`FEW`)."""
         rows, timed = self._rows, self.evaluator.timed(self.config)
         if not len(rows):
-            return None
+            return None, np.inf
         hopeful = self._search(target, self.evaluator.least_times(self.config, rows)).lower_bound() < below
         if first is None and (not hopeful or self._over()):
-            return None
-        _, times = timed.exact(rows, self.effort)
+            return None, 0.0 if hopeful else below
+        sure, times = timed.exact(rows, self.effort)
         search = self._search(target, self.evaluator.times(self.config, rows, times))
         found = search.best(None if first is None else first.strategy, below)
-        return None if found is None else self._worked_out(found, search)
+        proven = search.tally.open_value if not sure.differs(times).any() else 0.0
+        if found is None:
+            return None, min(below, proven)
+        return self._worked_out(found, search), min(found.value, proven)
 
     @cached_property
     def _rows(self) -> Rows:

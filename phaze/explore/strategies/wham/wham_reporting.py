@@ -16,6 +16,7 @@ from phaze.explore.documents.strategy_report import (
     StageDesignReport,
     StageSearch,
 )
+from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.strategies.wham.mixed_designs import MixedPlan
 from phaze.explore.strategies.wham.stage_search import LocalResult, LocalSearch, Node, Visit
 from phaze.explore.strategies.wham.wham_axes import SearchAxes
@@ -131,10 +132,10 @@ def _designs(search: LocalSearch, found: LocalResult) -> list[StageDesignReport]
     ]
 
 
-def tell_mixed(mixed: MixedPlan, one: float, axes: SearchAxes, batch: int) -> PerStage:
+def tell_mixed(mixed: MixedPlan, one: float, candidates: Candidates, batch: int) -> PerStage:
     """The best mixed pipeline for a global batch, beside the `one` best design's value."""
     plan, seconds = mixed.planned.record, mixed.planned.iteration.iteration_s
-    names = {n: axes.candidates.architecture(n).name for n in set(mixed.numbers)}
+    names = {n: candidates.architecture(n).name for n in set(mixed.numbers)}
     stages = mixed.planned.placement(mixed.config.recipe).stages
     return PerStage(
         value=batch / mixed.value,

@@ -142,7 +142,7 @@ class WhamCourse:
         if found is None:
             return None
         batch = evaluator.task.cluster.global_batch
-        return tell_mixed(found, best.value, self.axes, batch)
+        return tell_mixed(found, best.value, self.axes.candidates, batch)
 
     def _configs(self, best: Evaluation) -> list[TrainingConfig]:
         """That of the best single design, without which a mixed pipeline could be worse, then as they promise."""
