@@ -13,7 +13,7 @@ from small_cases import small_decoder
 
 from phaze.cli import main as cli
 from phaze.errors import InputError
-from phaze.explore.recheck import common_recheck
+from phaze.explore.recheck import common_recheck, document_recheck
 from phaze.explore.recheck.certify_run import certify, question_changed
 from phaze.explore.recheck.elementary_checks import leaves, path_text
 from phaze.explore.recheck.several_recheck import SeveralWorkloads
@@ -42,13 +42,13 @@ KINDS = {
     "axes": ("--power 400W --devices 4 --axes throughput,energy_per_sample,tdp", set()),
     "random": ("--power 400W --devices 4 --strategy random --evaluations 3", TIMES),
     "wham": ("--power 400W --devices 4 --strategy wham --designs per-stage", TIMES),
-    "two designs": ("--power 400W --devices 4 --designs 2", set()),
+    "pair": ("--power 400W --devices 4 --designs 2", set()),
     "workloads": ("--power 400W --devices 4 -w other.yaml", set()),
     "cluster": ("--cluster-power 2kW", OTHERS),
     "robust": ("--power 400W --devices 4 --robust", set()),
 }
 """Runs of every kind, by the options that make them, and what of each nothing can work out again."""
-LONG = {"axes", "wham", "robust", "two designs"}
+LONG = {"axes", "wham", "robust", "pair"}
 """Those that take a minute."""
 OWN = (
     "certificate",
@@ -109,6 +109,7 @@ def judge(run):
         for home, name in (
             (common_recheck.robust_answer, "judge_robustness"),
             (common_recheck.StrategyCourse, "run"),
+            (document_recheck.TwoDesignsAnswer, "answer"),
         ):
             work = getattr(
                 home, name
