@@ -22,7 +22,7 @@ from phaze.tolerances import SAME
 SCOPE = [
     "two designs: pipelines of two or more stages, one tensor width, each stage of one of two designs",
     "two designs: of designs that another one dominates (no kind of layers and no step slower, memory and link no "
-    "less) the other one",
+    "less; backward passes as a whole) the other one",
     "two designs: cuts of the plan space, and the one that a program makes for the pair",
 ]
 
