@@ -143,16 +143,29 @@ class Evaluator(CostedTask):
 
         Memory does not count, but where plans are held to less of it than architectures have.
         """
+        able = (self.takes(config) & self._holds(config))[rows]
+        if not able.any():
+            return np.full(len(rows), np.inf)
         share = self.options(config).least_share
         forward_s, backward_s = self.timed(config).work(rows)
         seconds = share * self.framework.stretch * (forward_s + backward_s) * (1 - BOUND_ROUNDING)
-        return np.where((self.takes(config) & self._holds(config))[rows], seconds, np.inf)
+        return np.where(able, seconds, np.inf)
 
     def _holds(self, config: TrainingConfig) -> NDArray[np.bool_]:
-        """Whether some plan may fit, (A,): looked at where plans are held to less memory than architectures have."""
-        if self.task.memory_bytes is None:
+        """Whether some plan may fit, (A,): looked at where memory is likely to be what is short."""
+        if self.task.memory_bytes is None and not self._crowded:
             return np.ones(len(self.table), dtype=np.bool_)
         return self.capacity_bytes >= self.least_bytes(config)
+
+    @cached_property
+    def _crowded(self) -> bool:
+        """Whether weights and their states, spread over all devices, fill half of the largest memory."""
+        if len(self.task.plan_space.offloads) > 1:
+            return False  # hosts may keep some of them
+        workload, known = self.task.workload, self._base
+        chain = workload.chain(1, 1)
+        each = sum(chain.layers[u].parameters for u in chain.index) / self.task.devices
+        return each * workload.numerics.state_bytes > 0.5 * float(known.capacity_bytes.max(initial=0.0))
 
     def iteration_bound(self, config: TrainingConfig, rows: Rows, give_up_s: Floats | None = None) -> Floats:
         """A lower bound on the iteration time, (A,) seconds; infinite where memory or formats do not fit.

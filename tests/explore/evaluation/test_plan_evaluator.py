@@ -173,6 +173,18 @@ def test_points_that_fall_are_let_go_before_the_rest_of_their_passes(monkeypatch
     assert 0 < sum(counts) < open_ * 3 / 4
 
 
+def test_no_layer_is_costed_where_weights_alone_are_too_large(tiny, monkeypatch):
+    table = varied_architectures().take(np.arange(0, 48, 13))
+    small = table.replace(hbm_capacity_bytes=np.full(len(table), 1e6))
+    task, rows = small_task(tiny), np.arange(len(table))
+    evaluator = Evaluator(task, small)
+    monkeypatch.setattr(Evaluator, "timed", None)
+    for config in evaluator.configs:
+        for bound in (evaluator.work_bound, evaluator.iteration_bound):
+            assert (bound(config, rows) == inf).all()
+    assert not alone(task, small, 0)[0].best
+
+
 def test_points_that_cannot_be_the_best_are_not_scheduled(tiny, monkeypatch):
     table = varied_architectures()
     rows = np.arange(len(table))
