@@ -36,6 +36,10 @@ class KnownRows:
         self.keep(made)
         return rows
 
+    def known(self, keys: Sequence[Hashable], otherwise: Floats) -> Floats:
+        """The row of each key, (A, ...), where it was met before; those of `otherwise` (A, ...) elsewhere."""
+        return np.array([self._rows.get(key, other) for key, other in zip(keys, otherwise, strict=True)])
+
     def keep(self, made: Mapping[Hashable, Floats]) -> None:
         """Remember rows."""
         if len(self._rows) + len(made) > MOST:

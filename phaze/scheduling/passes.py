@@ -196,27 +196,27 @@ class TimedPass:
         bounds: TimeBounds,
         limits: SolveLimits,
     ) -> TimeBounds:
-        """Bounds tightened by sequences of phases, kept for every combination of hardware."""
-        if limits.over or settled_in_phases(self.graph):
+        """Bounds tightened by sequences of phases, kept for every combination of hardware.
+
+        Beyond the limits by those that are known.
+        """
+        if not len(rows) or settled_in_phases(self.graph):
             return bounds
-
-        def work_out(new: Rows) -> Floats:
-            found = np.stack([bounds.lower_s[new], bounds.upper_s[new]], axis=1)
-            for begin in range(0, len(new), PHASED_TOGETHER):
-                if limits.over:
-                    break
-                part = slice(begin, begin + PHASED_TOGETHER)
-                some, at = latencies.take(new[part]), new[part]
-                cores = {unit: count[at] for unit, count in capacity.items()}
-                known = BatchBounds(bounds.lower_s[at], bounds.upper_s[at])
-                tight = bounds_in_many_phases(self.graph, some.single_s, some.parallel_s, cores, known)
-                found[part] = np.stack([tight.lower_s, tight.upper_s], axis=1)
-            return found
-
+        keys = self.costs.factors.shown(rows)
+        new = np.array(list(self._phased.missing(keys).values()), dtype=np.intp)
+        for begin in range(0, len(new), PHASED_TOGETHER):
+            if limits.over:
+                break
+            at = new[begin : begin + PHASED_TOGETHER]
+            some, cores = latencies.take(at), {unit: count[at] for unit, count in capacity.items()}
+            known = BatchBounds(bounds.lower_s[at], bounds.upper_s[at])
+            tight = bounds_in_many_phases(self.graph, some.single_s, some.parallel_s, cores, known)
+            found = np.stack([tight.lower_s, tight.upper_s], axis=1)
+            self._phased.keep(dict(zip([keys[i] for i in at.tolist()], found, strict=True)))
         floor = np.maximum(latencies.hbm_s, latencies.buffer_s)
-        found = self._phased.get(self.costs.factors.shown(rows), work_out)
-        upper = np.minimum(bounds.upper_s, np.maximum(found[:, 1], floor))
-        return TimeBounds(np.minimum(np.maximum(bounds.lower_s, found[:, 0]), upper), upper)
+        lower, upper = self._phased.known(keys, np.stack([bounds.lower_s, bounds.upper_s], axis=1)).T
+        upper = np.minimum(bounds.upper_s, np.maximum(upper, floor))
+        return TimeBounds(np.minimum(np.maximum(bounds.lower_s, lower), upper), upper)
 
     def _searched(
         self,

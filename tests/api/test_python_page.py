@@ -31,6 +31,7 @@ def test_every_public_name_and_argument_is_on_it(name):
             assert f"| `{argument}` |" in section
 
 
+@pytest.mark.soak
 def test_the_guide_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     text = (DOCS / "how-to" / "python.md").read_text(encoding="utf-8")

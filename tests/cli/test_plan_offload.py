@@ -113,7 +113,7 @@ def test_launch_recipes_say_what_runs_and_what_does_not(dse, tmp_path):
     assert "--optimizer-cpu-offload" not in out
     assert "--fp8-recipe mxfp8" in out
     _, out, err = dse("plan", "export", str(path), "--for", "torchtitan")
-    assert tomllib.loads(out)["model"]["converters"] == ["mx"]
+    assert tomllib.loads(out)["model"]["converters"] == ["quantize.linear.mx"]
     assert "torchtitan-2025 runs offload none in place of optimizer" in err
     _, out, err = dse("plan", "export", str(path), "--for", "maxtext")
     assert "optimizer_memory_host_offload=true" in out

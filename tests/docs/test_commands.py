@@ -31,6 +31,7 @@ LONG = {
     "space",
     "strategies",
     "tutorial",
+    "two-designs",
     "wham",
 }  # more than five seconds
 WITH_COMMANDS = [

@@ -175,7 +175,7 @@ def test_writing_where_there_is_no_folder_is_bad_input(tmp_path):
     ("content", "message"),
     [
         ("{", "not valid JSON"),
-        ("[]", "schema None"),
+        ("[]", "names no schema"),
         ('{"schema": "phaze-result/0"}', "this version reads 'phaze-result/4'"),
         ('{"schema": "phaze-result/4"}', "request: Field required"),
         ('{"schema": "phaze-result/1"}', "not a valid phaze-result/1"),
