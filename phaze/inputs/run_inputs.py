@@ -143,6 +143,8 @@ def _strategy(options: RunOptions, *, per_stage: bool, recipe: Recipe | None) ->
     given = {"evaluations": options.evaluations, "designs": options.designs, "top_k": options.top_k}
     own: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     name = options.strategy
+    if "designs" in own:
+        own["designs"] = choose(Designs, own["designs"], "--designs")
     if _two_designs(options):
         own.pop("designs")  # a question of its own
     for option in own:
@@ -153,7 +155,6 @@ def _strategy(options: RunOptions, *, per_stage: bool, recipe: Recipe | None) ->
     if name == CERTIFIED:
         return None
     if "designs" in own:
-        own["designs"] = choose(Designs, own["designs"], "--designs")
         per_stage = own["designs"] is Designs.PER_STAGE
     if per_stage and recipe is not None:
         raise InputError(

@@ -235,6 +235,7 @@ def test_a_sweep_keeps_what_boards_draw(dse, tmp_path):
         ("--designs 2 --strategy wham", "--designs 2 is for the certified search"),
         ("--designs 2 -w twin.yaml", "--designs 2 is for one --workload"),
         ("--strategy random --top-k 3", "--top-k needs --strategy wham"),
+        ("--designs 3", "--designs '3' is not known"),
         ("--strategy wham --designs two", "--designs 'two' is not known"),
         ("--strategy wham --objective tdp", "--strategy wham maximises"),
         ("--strategy wham --designs per-stage -w twin.yaml", "per-stage is for one --workload"),
