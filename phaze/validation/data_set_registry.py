@@ -16,6 +16,7 @@ from phaze.validation.sets.kernels import (
     exchange_measurements,
     expert_measurements,
     gemm_measurements,
+    gpu_kernels,
     latent_measurements,
     layer_measurements,
     power_measurements,
@@ -29,6 +30,7 @@ from phaze.validation.sets.training import (
     bridge_runs,
     deepspeed_runs,
     fsdp_runs,
+    gpu_steps,
     habana_runs,
     literature_runs,
     maxtext_runs,
@@ -49,7 +51,8 @@ class Metric(StrEnum):
 
     `time` is that of whole iterations, `token_time` that per output token of a served model, `first_token` that to the
     first one; `fits`: whether a run has
-    memory enough, yes or no.
+    memory enough, yes or no; `energy`: joules of an iteration; `clock`: that at which products run where the board's
+    power holds it down.
     """
 
     LATENCY = "latency"
@@ -63,6 +66,8 @@ class Metric(StrEnum):
     MEMORY = "memory"
     TIME = "time"
     FITS = "fits"
+    ENERGY = "energy"
+    CLOCK = "clock"
     TOKEN_TIME = "token_time"
     FIRST_TOKEN = "first_token"
 
@@ -117,6 +122,19 @@ DATA_SETS: tuple[DataSet, ...] = (
     DataSet("e2e_tpu_recipes", Metric.TIME, maxtext_runs.recipe_training),
     DataSet("e2e_optimum_habana", Metric.TIME, habana_runs.training),
     DataSet("e2e_trainium", Metric.TIME, trainium_runs.training),
+    DataSet("gpu_idle", Metric.POWER, gpu_kernels.idle_watts),
+    DataSet("gpu_products", Metric.LATENCY, gpu_kernels.products),
+    DataSet("gpu_products", Metric.POWER, gpu_kernels.product_watts),
+    DataSet("gpu_products", Metric.CLOCK, gpu_kernels.product_clocks),
+    DataSet("gpu_kernels", Metric.LATENCY, gpu_kernels.vectors),
+    DataSet("gpu_kernels", Metric.POWER, gpu_kernels.vector_watts),
+    DataSet("gpu_attention", Metric.LATENCY, gpu_kernels.attention_forward),
+    DataSet("gpu_attention", Metric.LATENCY_BACKWARD, gpu_kernels.attention_backward),
+    DataSet("gpu_attention", Metric.POWER, gpu_kernels.attention_watts),
+    DataSet("gpu_steps", Metric.TIME, gpu_steps.times),
+    DataSet("gpu_steps", Metric.MEMORY, gpu_steps.memory),
+    DataSet("gpu_steps", Metric.ENERGY, gpu_steps.energy),
+    DataSet("gpu_decode", Metric.TOKEN_TIME, gpu_steps.token_times),
     DataSet("kernel_power_aiconfigurator", Metric.LATENCY, engine_measurements.latencies),
     DataSet("kernel_power_aiconfigurator", Metric.POWER, power_measurements.watts),
     DataSet("kernel_power_aiconfigurator", Metric.POWER_SETTLED, power_measurements.settled_watts),

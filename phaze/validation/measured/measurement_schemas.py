@@ -127,6 +127,14 @@ _COLLECTIVES = (
     *("sailor_aceso", "vidur", "vtrain_allreduce"),
 )
 
+_READ: Schema = MappingProxyType(
+    {
+        **dict.fromkeys(("power_w", "power_limit_w", "sm_clock_mhz"), maybe(RATE)),
+        "capped": maybe(amount(0.0, 1.0)),
+    }
+)
+"""What a GPU's meter shows of a kernel."""
+
 _EXCHANGE_US = (
     *(f"{way}_{part}_us" for way in ("dispatch", "combine") for part in ("transmit", "notify")),
     *(f"{way}_avg_t_us" for way in ("dispatch", "combine")),
@@ -222,6 +230,27 @@ TABLES: Mapping[str, Schema] = MappingProxyType(
         "e2e_optimum_habana": _schema("suite test device metric", "", "value"),
         "e2e_trainium": _schema(
             "accelerator model topology", "n_chips? micro_batch? global_batch? seq_len?", "step_s?"
+        ),
+        "gpu_idle": _schema("device state", power_w=maybe(RATE)),
+        "gpu_products": _schema("device dtype", "batch m n k", "latency_us", **_READ),
+        "gpu_kernels": _schema("device op dtype", "rows cols", "latency_us", **_READ),
+        "gpu_attention": _schema("device op backend", _ATTENTION, "latency_us", causal=count(1, 0), **_READ),
+        "gpu_steps": _schema(
+            "device model precision",
+            f"{_NEUSIGHT_MODEL} kv_heads",
+            "step_s",
+            compiled=count(1, 0),
+            **dict.fromkeys(("peak_bytes", "reserved_bytes"), maybe(count(2**50, 0))),
+            energy_j=maybe(TIME),
+            power_w=maybe(RATE),
+        ),
+        "gpu_decode": _schema(
+            "device workload",
+            times="tpot_ms",
+            tensor_parallel=DEVICES,
+            prompt_tokens=count(2**24),
+            output_tokens=count(2**24, 2),
+            concurrency=count(4096),
         ),
         "mem_korthikanti": _schema("model config metric", "layers hidden heads tp pp micro_batch", "value"),
         "power_splitwise": _schema(

@@ -64,6 +64,11 @@ class PublishedRuns:
         """Leave a row out."""
         self._excluded[reason] += 1
 
+    @property
+    def excluded(self) -> dict[str, int]:
+        """Runs left out, by reason."""
+        return dict(self._excluded)
+
     def judge(self) -> Judged:
         """Predict all runs taken in; roofline: the model's FLOPs at the peak of all devices for their format."""
         predicted = {rung: np.full(len(self._runs), np.nan) for rung in JUDGED}

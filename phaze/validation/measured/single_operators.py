@@ -80,26 +80,31 @@ def attention(
     to it. `warm`: it ran on the same tensors just before. `aliased`: keys and values were the same bytes, so that
     memory is read for one of them and the chip's cache has the other.
     """
-    g = GraphBuilder("attention")
-    q = g.input("q", (batch, queries, heads * head_size))
-    k, v = (g.input(letter, (batch, keys, kv_heads * head_size)) for letter in "kv")
-    g.add(
-        "y",
-        OpKind.ATTENTION,
-        (q, k, v),
-        (batch, queries, heads * head_size),
-        heads=heads,
-        kv_heads=kv_heads,
-        head_size=head_size,
-        causal=causal,
-    )
-    work = _only(g)
+    work = _only(_attention_graph(batch, queries, keys, heads, kv_heads, head_size, causal=causal))
     if work.flash is None:
         return work
     half = 2.0 * batch * head_size * keys * kv_heads  # keys or values
     operands = 2.0 * batch * head_size * queries * heads + 2 * half
     flash = replace(work.flash, staged_bytes=2 * operands * staged, warm=warm)
     return replace(work, flash=flash, stream_bytes=work.stream_bytes - half * aliased)
+
+
+def attention_gradients(
+    batch: int, queries: int, keys: int, heads: int, kv_heads: int, head_size: int, *, causal: bool
+) -> tuple[Work, ...]:
+    """Gradients of queries, keys and values of flash attention in 16 bits, the scores worked out again."""
+    return _backward(_attention_graph(batch, queries, keys, heads, kv_heads, head_size, causal=causal))
+
+
+def _attention_graph(
+    batch: int, queries: int, keys: int, heads: int, kv_heads: int, head_size: int, *, causal: bool
+) -> GraphBuilder:
+    g = GraphBuilder("attention")
+    q = g.input("q", (batch, queries, heads * head_size))
+    k, v = (g.input(letter, (batch, keys, kv_heads * head_size)) for letter in "kv")
+    sizes = {"heads": heads, "kv_heads": kv_heads, "head_size": head_size}
+    g.add("y", OpKind.ATTENTION, (q, k, v), (batch, queries, heads * head_size), **sizes, causal=causal)
+    return g
 
 
 def elementwise(function: str, rows: int, columns: int, operands: int = 1, element_bytes: int = 2) -> Work:

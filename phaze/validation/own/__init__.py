@@ -1,0 +1,1 @@
+"""What this project measured itself: the script that measures a GPU, and tables that it wrote."""
