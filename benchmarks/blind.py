@@ -1,7 +1,7 @@
 """What the model says of every case of `dse measure gpu`, before anything is measured.
 
-`python benchmarks/blind.py --arch h100 --limit 700 --out benchmarks/blind_h100.csv` writes a row for each figure of each
-case: what it is, its unit, and the predictions of both rungs. `dse validate` compares them with what was measured then.
+`python benchmarks/blind.py --arch h100 --limit 700 --out benchmarks/blind_h100.csv` writes a row for each figure of
+each case: what it is, its unit, and the predictions of both rungs. `dse validate` says what was measured then.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from phaze.validation.own.gpu_script import COLUMNS, PARTS, TOLD, Machine, cases
 
 UNITS = {Metric.POWER: "W", Metric.ENERGY: "J", Metric.MEMORY: "byte", Metric.CLOCK: "Hz"}
 TELLING = {
-    name: [c for c in columns if c != "device" and c not in TOLD or c in ("cols", "precision", "backend")]
+    name: [c for c in columns if c in ("cols", "precision", "backend") or c not in ("device", "steps", *TOLD)]
     for name, columns in COLUMNS.items()
 }
 """Columns that say what a case is."""
@@ -49,10 +49,19 @@ def main() -> None:
     asked = parser.parse_args()
     first = tables(asked.arch, asked.limit, {})
     latency = {}
-    for name, backward in (("gpu_products", False), ("gpu_kernels", False), ("gpu_attention", False), ("gpu_attention", True)):
+    for name, backward in (
+        ("gpu_products", False),
+        ("gpu_kernels", False),
+        ("gpu_attention", False),
+        ("gpu_attention", True),
+    ):
         metric = Metric.LATENCY_BACKWARD if backward else Metric.LATENCY
         judge = next(s.judge for s in DATA_SETS if s.name == name and s.metric is metric)
-        which = [i for i in range(first[name].rows) if ("op" in first[name].text and first[name]["op"][i] == "backward") == backward]
+        which = [
+            i
+            for i in range(first[name].rows)
+            if ("op" in first[name].text and first[name]["op"][i] == "backward") == backward
+        ]
         for i, seconds in zip(which, judge(first[name]).predicted["calibrated"], strict=True):
             latency[name, i] = float(seconds)
     found = tables(asked.arch, asked.limit, latency)
@@ -66,7 +75,11 @@ def main() -> None:
             judged = one.judge(columns)
             rows = range(columns.rows)
             if one.metric in (Metric.LATENCY, Metric.LATENCY_BACKWARD) and one.name == "gpu_attention":
-                rows = [i for i in rows if (columns["op"][i] == "backward") == (one.metric is Metric.LATENCY_BACKWARD)]
+                rows = [
+                    i
+                    for i in rows
+                    if (columns["op"][i] == "backward") == (one.metric is Metric.LATENCY_BACKWARD)
+                ]
             for at, row in enumerate(rows):
                 case = " ".join(f"{c}={columns[c][row]}" for c in TELLING[one.name] if c in columns.text)
                 said = [judged.predicted.get(rung) for rung in ("analytic", "calibrated")]

@@ -15,6 +15,7 @@ from phaze.api.python_arguments import speaks_python
 from phaze.api.result_tables import Table, columns_of
 from phaze.api.self_display import Shown
 from phaze.errors import InputError
+from phaze.inputs.option_reading import as_list
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -143,6 +144,25 @@ def measure_template(what: str = "gemm") -> str:
 
 
 @speaks_python
+def measure_gpu(
+    out: str | Path,
+    *,
+    parts: str | Sequence[str] = (),
+    loop: Quantity = "1.2s",
+    time_limit: Quantity = "15min",
+    progress: Callable[[str], None] | None = None,
+) -> list[Path]:
+    """Measure this machine's NVIDIA GPU, as `dse measure gpu` does; the tables written.
+
+    `out`: folder for the tables. `parts`: some of idle, products, kernels, attention, steps and decode only. `loop`:
+    time of the loop over which power is read. `time_limit`: nothing is begun after it. `progress` is told each case.
+
+    Raises InputError where there is no such part, no PyTorch with CUDA, no GPU, or nobody can write.
+    """
+    return gpu_measured(Path(out), as_list(parts), loop, time_limit, progress or (lambda _: None))
+
+
+@speaks_python
 def calibrate(data: str | Path, arch: object, *, progress: Callable[[str], None] | None = None) -> Calibrated:
     """Fit the cost model's constants to measurements of a chip, as `dse calibrate` does.
 
@@ -229,6 +249,40 @@ def networks_fit(
     """
     stem = Path(file).stem if name is None else name
     return NetworkFitted(stem, network_fit(Path(file), stem, system, bandwidth))
+
+
+def gpu_measured(
+    out: Path, parts: Sequence[str], loop: Quantity, limit: Quantity, say: Callable[[str], None]
+) -> list[Path]:
+    """Tables of this machine's GPU. Raises InputError."""
+    from phaze.inputs.named_choices import nearest
+    from phaze.quantity import parse_time
+    from phaze.validation.own.gpu_script import PARTS, machine_here, measure
+
+    for part in parts:
+        if part not in PARTS:
+            raise InputError(
+                f"--part {part!r} is not known{nearest(part, PARTS)}; choose one of {', '.join(PARTS)}"
+            )
+    loop_s, limit_s = parse_time(loop, "--loop"), parse_time(limit, "--time-limit")
+    if not loop_s > 0:
+        raise InputError(f"--loop is {loop}; use a time above 0")
+    try:
+        machine = machine_here("cuda", loop_s)
+        out.mkdir(parents=True, exist_ok=True)
+        written = measure(machine, out, parts or PARTS, limit_s / 60, say)
+    except OSError as error:
+        raise InputError(str(error)) from error
+    if not written:
+        raise InputError(f"{out}: nothing was measured")
+    return written
+
+
+def gpu_script_text() -> str:
+    """The script that measures a GPU, which runs without phaze."""
+    from phaze.validation.own import gpu_script
+
+    return Path(gpu_script.__file__).read_text(encoding="utf-8")
 
 
 def calibrated(

@@ -72,6 +72,13 @@ class Metric(StrEnum):
     FIRST_TOKEN = "first_token"
 
 
+SECONDS = (Metric.LATENCY, Metric.LATENCY_BACKWARD, Metric.LATENCY_SMALL)
+"""Metrics of kernels in seconds, which laws of kernels are fitted to."""
+
+OWN_SETS = "gpu_"
+"""How the names of sets begin that `dse measure gpu` writes."""
+
+
 @dataclass(frozen=True)
 class DataSet:
     """One comparison: the stem of a CSV file, what is compared, and how its rows are judged."""

@@ -23,6 +23,7 @@ from phaze.validation.data_set_registry import DATA_SETS, DataSet, Metric
 from phaze.validation.measured.measured_cases import Judged
 from phaze.validation.measured.measurement_columns import Columns, read_columns
 from phaze.validation.measured.measurement_schemas import TABLES
+from phaze.validation.own import own_tables
 from phaze.validation.validation_document import Comparison, ValidationReport, peers
 from phaze.yaml_file import parse_yaml
 
@@ -161,18 +162,21 @@ class Compared:
 
 
 def compare(
-    folder: Path,
+    folder: Path | None,
     names: Collection[str] = (),
     progress: Callable[[str], None] | None = None,
     refused: Callable[[InputError], None] | None = None,
+    *,
+    own: bool = False,
 ) -> tuple[Compared, ...]:
     """Judge the model on the data sets of a folder, or on those of `names`; bad rows are left out with their reason.
 
-    `refused` gets the errors of files that cannot be read; the others are compared. Raises InputError for a
+    The project's own tables are compared where `own` says so, and where no folder is given. `refused` gets the errors
+    of files that cannot be read; the others are compared. Raises InputError for a
     folder without data sets, an unknown name, and without `refused` for files that cannot be read.
     """
-    files = data_files(folder)
-    _check(folder, files, names)
+    files = (own_tables() if own else {}) | data_files(folder)
+    _check(OWN if folder is None else str(folder), files, names)
     wanted = [s for s in DATA_SETS if s.name in files and (not names or s.name in names)]
     compared = []
     for data_set in wanted:
@@ -203,7 +207,7 @@ def validate(
 
 
 def report(
-    folder: Path, names: Collection[str], rung: Fidelity, compared: Sequence[Compared]
+    folder: Path | None, names: Collection[str], rung: Fidelity, compared: Sequence[Compared]
 ) -> ValidationReport:
     """The report of one rung; files of the folder that nothing is compared with are named."""
     known = {s.name for s in DATA_SETS}
@@ -211,14 +215,19 @@ def report(
     return ValidationReport(sets=tuple(one.comparisons[rung] for one in compared), not_compared=others)
 
 
-def data_files(folder: Path) -> dict[str, Path]:
+OWN = "the tables of phaze itself"
+
+
+def data_files(folder: Path | None) -> dict[str, Path]:
     """Files by the name of their set: those of the folder, and of its subfolders `validation*` where it has such."""
+    if folder is None:
+        return own_tables()
     return {
         path.stem: path for where in ("validation*/*.csv", "*.csv") for path in sorted(folder.glob(where))
     }
 
 
-def _check(folder: Path, files: Collection[str], names: Collection[str]) -> None:
+def _check(folder: str, files: Collection[str], names: Collection[str]) -> None:
     known = {s.name for s in DATA_SETS}
     if not known.intersection(files):
         raise InputError(f"{folder}: no data set here; files such as {DATA_SETS[-1].name}.csv are looked for")

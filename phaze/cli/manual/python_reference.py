@@ -45,7 +45,7 @@ _VERBS: Mapping[str, type[Options] | None] = {
     **dict.fromkeys(("archs", "workloads", "networks", "spaces", "frameworks", "plans")),
     **dict.fromkeys(("solve_schedule", "solve_placement", "solve_fleet", "solve_layers")),
     **dict.fromkeys(("graph", "archs_export", "networks_cost", "networks_fit")),
-    **dict.fromkeys(("measure_template", "calibrate", "measure_serving")),
+    **dict.fromkeys(("measure_template", "measure_gpu", "calibrate", "measure_serving")),
     **dict.fromkeys(("export", "certify", "explain", "pareto", "report", "trace", "diff", "replay")),
     "validate": None,
     "from_torch": None,

@@ -12,7 +12,8 @@ from phaze.cli.manual.typer_app import App
 from phaze.cli.shell_completion import archs, networks, one_of
 
 app = App(
-    name="measure", help="Write tables for your own measurements, or compare served models with the model."
+    name="measure",
+    help="Measure a GPU, write tables for your own measurements, or compare served models with the model.",
 )
 
 
@@ -51,6 +52,57 @@ def template(
         return
     check_writable(out)
     write_atomically(out, text)
+
+
+@app.command()
+def gpu(
+    out: Annotated[Path | None, typer.Option(help="Folder to write the tables into.")] = None,
+    part: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Measure this part only: idle, products, kernels, attention, steps, decode; may be repeated.",
+            autocompletion=one_of("idle", "products", "kernels", "attention", "steps", "decode"),
+        ),
+    ] = None,
+    loop: Annotated[str, typer.Option(help="Time of the loop over which power is read.")] = "1.2s",
+    time_limit: Annotated[str, typer.Option(help="Begin nothing after this time.")] = "15min",
+    script: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the script that measures, for a machine without phaze, and measure nothing."
+        ),
+    ] = None,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Measure this machine's NVIDIA GPU: kernels, training steps and decoding, with watts, clocks and memory.
+
+    It needs PyTorch with CUDA and takes some five minutes. Tables are those that dse calibrate and dse validate read;
+    their comments say what the columns hold. The board's settings are left as they are.
+
+    Examples:
+        dse measure gpu --out measured
+        dse measure gpu --out measured --part products --loop 2s
+        dse measure gpu --script gpu.py
+
+    See also: dse calibrate; dse validate --data measured.
+    """
+    from phaze.api.measured_verbs import gpu_measured, gpu_script_text
+    from phaze.cli.console_output import say
+    from phaze.errors import InputError
+    from phaze.runs.atomic_files import check_writable, write_atomically
+
+    if script is not None:
+        check_writable(script)
+        write_atomically(script, gpu_script_text())
+        say(f"written: {script}; run it as python {script.name} --out DIR", quiet=quiet)
+        return
+    if out is None:
+        raise InputError(
+            "give the folder for the tables, --out DIR, or --script FILE for the script that measures"
+        )
+    written = gpu_measured(out, part or (), loop, time_limit, lambda line: say(line, quiet=quiet))
+    for path in written:
+        typer.echo(path)
 
 
 @app.command()

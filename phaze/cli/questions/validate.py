@@ -18,7 +18,10 @@ FAILED = 5
 
 def command(
     data: Annotated[
-        Path | None, typer.Option(help=f"Folder of measurements (CSV files); else {DATA} is read.")
+        Path | None,
+        typer.Option(
+            help=f"Folder of measurements (CSV files); else that of {DATA}, and the H100 that phaze ships."
+        ),
     ] = None,
     only: Annotated[list[str] | None, typer.Option("--set", help="One data set; may be repeated.")] = None,
     rung: Annotated[
@@ -46,6 +49,7 @@ def command(
     Rows with bad cells are left out and named; a file that cannot be read is told at the end, after the others.
 
     Examples:
+        dse validate
         dse validate --data measurements --set op_gemm_tpu_v4
         dse validate --data measurements --rung calibrated --out validation --json
 
@@ -65,11 +69,11 @@ def command(
     check_judged(level)
     refused: list[InputError] = []
     if quiet:
-        compared = validation.compare(folder, only or (), refused=refused.append)
+        compared = validation.compare(folder, only or (), refused=refused.append, own=data is None)
         compared = with_left_out(compared) if leave_out else compared
     else:
         with console(stderr=True).status("") as status:
-            compared = validation.compare(folder, only or (), status.update, refused.append)
+            compared = validation.compare(folder, only or (), status.update, refused.append, own=data is None)
             compared = with_left_out(compared, status.update) if leave_out else compared
     if refused and not compared:
         raise refused[0]

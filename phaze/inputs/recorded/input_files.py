@@ -160,15 +160,15 @@ DATA = "DSE_DATA"
 """Environment variable that names the folder of measurements, or the folder that holds it."""
 
 
-def measurements_folder(data: Path | None) -> Path:
+def measurements_folder(data: Path | None) -> Path | None:
     """The folder of measurements: the one given or the environment's, whose subfolders `validation*` count, too.
 
-    Raises InputError where there is none.
+    None where neither is given. Raises InputError where there is no such folder.
     """
     if data is None:
         named = os.environ.get(DATA)
         if not named:
-            raise InputError(f"give the folder of measurements: --data DIR, or {DATA} in the environment")
+            return None
         data = Path(named)
     if not data.is_dir():
         raise InputError(f"{data}: no such folder")

@@ -17,7 +17,7 @@ from phaze.validation.validation_document import Comparison
 PAGE = "validation.md"
 PICTURES = "validation"
 _SHOWN = (Fidelity.ANALYTIC, Fidelity.CALIBRATED)
-_UNITS = {"area": "mm2", "power": "W", "memory": "byte or share"}
+_UNITS = {"area": "mm2", "power": "W", "memory": "byte or share", "energy": "J", "clock": "Hz"}
 _TITLE = """# The model against measured hardware
 """
 _HEAD = """

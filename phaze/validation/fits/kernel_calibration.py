@@ -10,12 +10,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from phaze.arrays import Floats
+from phaze.cost.fidelity import Fidelity
 from phaze.cost.kernels.fitted_constants import CalibrationFile, Constants, OwnConstants
 from phaze.cost.kernels.kernel_laws import alone_s
 from phaze.cost.kernels.law_fitting import fit_constants
 from phaze.errors import InputError
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.validation.data_set_registry import SECONDS
 from phaze.validation.measured.measured_cases import Row
 from phaze.validation.model_validation import compare, score
 
@@ -142,7 +144,8 @@ def rows_of(
     compared = compare(folder, progress=progress)
     if bad := next((why for one in compared for why in one.judged.excluded if why.startswith("line ")), None):
         raise InputError(f"{folder}: constants are fitted to whole tables only; {bad}")
-    found = tuple(row for one in compared for row in one.judged.rows if row.chip.name == chip.name)
+    timed = (one for one in compared if one.comparisons[Fidelity.ANALYTIC].metric in SECONDS)
+    found = tuple(row for one in timed for row in one.judged.rows if row.chip.name == chip.name)
     if not found:
         raise InputError(f"{folder}: no rows that were measured on {chip.name}")
     return found

@@ -26,7 +26,7 @@ from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.network_tiers import LinkLaw
 from phaze.parallel.framework import Framework, list_frameworks, load_framework
 from phaze.parallel.training.iteration_estimate import Estimator
-from phaze.validation.data_set_registry import Metric
+from phaze.validation.data_set_registry import OWN_SETS, SECONDS
 from phaze.validation.fits.kernel_calibration import Predictor, Recorder, numbers
 from phaze.validation.measured.measured_cases import Row
 from phaze.validation.measured.published_runs import PublishedRun, RunGroup, best_iteration, estimator
@@ -447,11 +447,13 @@ def kernels_left_out(
 
 
 def _parts(one: Compared) -> Iterator[Part]:
-    """Its parts by device; none where rows are judged by anything but their seconds, such as watts of kernels.
+    """Its parts by device; none where rows are judged by anything but their seconds, such as watts of kernels, and none
+    of what `dse measure gpu` measures, which no constant may be fitted to.
 
     The works of those say what a kernel moves and multiplies, not how it is run: an expert layer is two even products.
     """
-    if one.comparisons[Fidelity.ANALYTIC].metric not in _SECONDS:
+    told = one.comparisons[Fidelity.ANALYTIC]
+    if told.metric not in SECONDS or told.name.startswith(OWN_SETS):
         return
     by_chip: dict[str, list[Row]] = {}
     for row in one.judged.rows:
@@ -468,9 +470,6 @@ def _parts(one: Compared) -> Iterator[Part]:
             routed.setdefault(run.name, []).append(run)
     found += [MeasuredRouting.of(one.title, runs) for runs in routed.values()]
     yield from (part for part in found if part.files)
-
-
-_SECONDS = (Metric.LATENCY, Metric.LATENCY_BACKWARD, Metric.LATENCY_SMALL)
 
 
 def _source(part: Part) -> str:

@@ -17,7 +17,7 @@ from phaze.hardware.architecture import Architecture
 from phaze.hardware.cluster_network import Network
 from phaze.parallel.serving import Traffic
 from phaze.parallel.serving.layer_grid import Served
-from phaze.validation.measured.measurement_columns import read_columns
+from phaze.validation.measured.measurement_columns import Columns, read_columns
 from phaze.validation.measured.measurement_schemas import OWN_SERVING
 from phaze.validation.sets.serving.engine_runs import replica_on, steady_token_s
 from phaze.workload.operators.kv_cache import KvCache
@@ -50,6 +50,13 @@ def own_served(path: Path) -> tuple[ServedRow, ...]:
     columns = read_columns(path, OWN_SERVING)
     if columns.bad:
         raise InputError(f"{path}, {columns.bad[0]}")
+    if not columns.rows:
+        raise InputError(f"{path} has no rows")
+    return served_rows(columns)
+
+
+def served_rows(columns: Columns) -> tuple[ServedRow, ...]:
+    """Rows of such a table. Raises InputError for a recipe that is not known."""
     widths, prompts, outputs, batches = (
         columns.numbers(name) for name in ("tensor_parallel", "prompt_tokens", "output_tokens", "concurrency")
     )
@@ -59,16 +66,15 @@ def own_served(path: Path) -> tuple[ServedRow, ...]:
         zip(columns["workload"], recipes, columns.numbers("tpot_ms"), strict=True)
     ):
         if recipe and recipe not in list(Recipe):
+            known = ", ".join(Recipe)
             raise InputError(
-                f"{path}, {columns.place(row)}: {recipe!r} is not a recipe; use one of {', '.join(Recipe)}, or nothing"
+                f"{columns.path}, {columns.place(row)}: {recipe!r} is not a recipe; use one of {known}, or nothing"
             )
         traffic = Traffic(int(prompts[row]), int(outputs[row]))
-        known = Recipe(recipe) if recipe else None
+        kind = Recipe(recipe) if recipe else None
         found.append(
-            ServedRow(workload, int(widths[row]), known, traffic, int(batches[row]), float(tpot) * 1e-3)
+            ServedRow(workload, int(widths[row]), kind, traffic, int(batches[row]), float(tpot) * 1e-3)
         )
-    if not found:
-        raise InputError(f"{path} has no rows")
     return tuple(found)
 
 

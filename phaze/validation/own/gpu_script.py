@@ -5,10 +5,10 @@ A script of its own: it needs PyTorch and nothing of phaze, so that it runs on a
     python gpu_script.py --out DIR
 
 Seconds are those of device events, after a warm-up: means over a loop of a second or more, in which the clock has
-settled (`latency_us`), and medians of short bursts before it (`burst_us`). Kernels run from CUDA graphs on operands of random
-numbers that are renewed in turn, so that the second-level cache holds none from the call before. Watts are the rise of
-the board's energy counter over the settled part of a loop; where there is none, the mean of its last readings. The
-board's settings are left as they are.
+settled (`latency_us`), and medians of short bursts before it (`burst_us`). Kernels run from CUDA graphs, on operands of
+random numbers in turn, so that the second-level cache holds none from the call before. Watts are the rise of the
+board's energy counter over the settled part of a loop; where there is none, its last reading. The board's settings are
+left as they are.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,16 @@ PARTS = ("idle", "products", "kernels", "attention", "steps", "decode")
 NO_TORCH = "needs PyTorch with CUDA (pip install torch) on the machine whose GPU is measured"
 NO_GPU = "no NVIDIA GPU here that PyTorch can use"
 
-_READ = ("latency_us", "burst_us", "power_w", "reading_w", "sm_clock_mhz", "temperature_c", "capped", "loop_s")
+_READ = (
+    "latency_us",
+    "burst_us",
+    "power_w",
+    "reading_w",
+    "sm_clock_mhz",
+    "temperature_c",
+    "capped",
+    "loop_s",
+)
 """Columns of every kernel after those that say what it is."""
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -44,12 +54,31 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
         *("power_limit_w", *_READ),
     ),
     "gpu_steps": (
-        *("device", "model", "layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "seq_len", "batch_size"),
+        *(
+            "device",
+            "model",
+            "layers",
+            "hidden",
+            "heads",
+            "kv_heads",
+            "ffn",
+            "vocab",
+            "seq_len",
+            "batch_size",
+        ),
         *("precision", "compiled", "power_limit_w", "step_s", "peak_bytes", "reserved_bytes", "energy_j"),
         *("power_w", "sm_clock_mhz", "temperature_c", "capped", "steps"),
     ),
     "gpu_decode": (
-        *("device", "workload", "tensor_parallel", "prompt_tokens", "output_tokens", "concurrency", "tpot_ms"),
+        *(
+            "device",
+            "workload",
+            "tensor_parallel",
+            "prompt_tokens",
+            "output_tokens",
+            "concurrency",
+            "tpot_ms",
+        ),
         *("power_limit_w", "power_w", "sm_clock_mhz", "temperature_c", "capped", "loop_s"),
     ),
 }
@@ -85,7 +114,7 @@ CACHE_BYTES = 256e6
 MOST_SETS = 64
 
 
-# ---------------------------------------------------------------------------------------------------- the board's meter
+# -- the board's meter
 
 
 @dataclass(frozen=True)
@@ -120,7 +149,7 @@ class Reading:
         inside = inside or [s for s in samples if start_s <= s.at_s <= end_s]
         if not inside:
             return cls()
-        steps = [b for a, b in zip(inside, inside[1:], strict=False) if b.energy_j > a.energy_j]
+        steps = [b for a, b in pairwise(inside) if b.energy_j > a.energy_j]
         watts = inside[-1].power_w
         if len(steps) > 1:
             watts = (steps[-1].energy_j - steps[0].energy_j) / (steps[-1].at_s - steps[0].at_s)
@@ -165,7 +194,10 @@ class Nvml:
     def _told(self, figure: Callable[[], float]) -> float:
         try:
             return float(figure())
-        except (self._nvml.NVMLError, AttributeError):  # not told by this board, or not asked for by older bindings
+        except (
+            self._nvml.NVMLError,
+            AttributeError,
+        ):  # not told by this board, or not asked for by older bindings
             return math.nan
 
 
@@ -249,7 +281,7 @@ def sampled(meter: Nvml | Smi | NoMeter) -> Iterator[list[Sample]]:
         thread.join()
 
 
-# ------------------------------------------------------------------------------------------------------------- machines
+# -- machines
 
 
 @dataclass
@@ -302,11 +334,7 @@ class Machine:
 
     def captured(self, calls: Sequence[Callable[[], object]], times: int) -> Callable[[], object]:
         """`times` calls in turn as one CUDA graph; where they cannot be captured, one after the other."""
-
-        def each() -> None:
-            for i in range(times):
-                calls[i % len(calls)]()
-
+        each = self.eagerly(calls, times)
         if not self.is_gpu:
             return each
         cuda = self.torch.cuda
@@ -366,7 +394,7 @@ class Machine:
             if self.is_gpu and i >= 8:
                 marks[i - 7].synchronize()
         self.wait()
-        return [self.between_s(a, b) for a, b in zip(marks, marks[1:], strict=False)]
+        return [self.between_s(a, b) for a, b in pairwise(marks)]
 
 
 def settled_spans(spans_s: Sequence[float]) -> Iterator[float]:
@@ -378,7 +406,7 @@ def settled_spans(spans_s: Sequence[float]) -> Iterator[float]:
         passed += span
 
 
-# -------------------------------------------------------------------------------------------------------------- kernels
+# -- kernels
 
 Row = dict[str, object]
 Case = tuple[str, Row, Callable[[], Mapping[str, object]]]
@@ -392,11 +420,14 @@ _LAYERS = (  # m, n, k: GPT-3 175B, Llama 3 8B with its head, GPT-2 XL, one eigh
     *((4096, 1280, 8192), (4096, 8192, 1024), (4096, 7168, 8192)),
 )
 _NARROW = tuple(
-    (m, n, k)
-    for n, k in ((4096, 4096), (28672, 4096), (8192, 28672))
-    for m in (1, 8, 32, 128, 512)
+    (m, n, k) for n, k in ((4096, 4096), (28672, 4096), (8192, 28672)) for m in (1, 8, 32, 128, 512)
 )
-_BATCHED = ((96, 2048, 2048, 128), (96, 2048, 128, 2048), (64, 512, 512, 64), (256, 128, 128, 128))  # batch, m, n, k
+_BATCHED = (
+    (96, 2048, 2048, 128),
+    (96, 2048, 128, 2048),
+    (64, 512, 512, 64),
+    (256, 128, 128, 128),
+)  # batch, m, n, k
 
 
 def products(small: bool) -> list[tuple[str, int, int, int, int]]:
@@ -405,16 +436,25 @@ def products(small: bool) -> list[tuple[str, int, int, int, int]]:
         return [("bf16", 1, 64, 48, 32), ("fp32", 2, 16, 32, 64)]
     plain = [("bf16", 1, *shape) for shape in (*((s, s, s) for s in _SQUARES), *_LAYERS, *_NARROW)]
     batched = [("bf16", *shape) for shape in _BATCHED]
-    halves = [("fp16", 1, *shape) for shape in ((4096,) * 3, (8192,) * 3, (2048, 49152, 12288), (32, 28672, 4096))]
+    halves = [
+        ("fp16", 1, *shape) for shape in ((4096,) * 3, (8192,) * 3, (2048, 49152, 12288), (32, 28672, 4096))
+    ]
     eighths = [
         ("fp8", 1, *shape)
-        for shape in (*((s,) * 3 for s in (2048, 4096, 8192, 16384)), *_LAYERS[2:3], *_LAYERS[5:8], *_NARROW[6:9])
+        for shape in (
+            *((s,) * 3 for s in (2048, 4096, 8192, 16384)),
+            *_LAYERS[2:3],
+            *_LAYERS[5:8],
+            *_NARROW[6:9],
+        )
     ]
     words = [("fp32", 1, 2048, 2048, 2048), ("fp32", 1, 4096, 4096, 4096)]
     return [*plain, *batched, *halves, *eighths, *words]
 
 
-def product_calls(machine: Machine, dtype: str, batch: int, m: int, n: int, k: int) -> list[Callable[[], object]]:
+def product_calls(
+    machine: Machine, dtype: str, batch: int, m: int, n: int, k: int
+) -> list[Callable[[], object]]:
     """Calls of a product on operands in turn."""
     torch = machine.torch
     size = {"bf16": 2, "fp16": 2, "fp8": 1, "fp32": 4}[dtype]
@@ -436,7 +476,9 @@ def _fp8_call(machine: Machine, m: int, n: int, k: int) -> Callable[[], object]:
     torch = machine.torch
     a, b = (random(machine, shape, torch.bfloat16).to(torch.float8_e4m3fn) for shape in ((m, k), (n, k)))
     one = torch.ones((), device=machine.device)
-    return lambda: torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True)
+    return lambda: torch._scaled_mm(
+        a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True
+    )
 
 
 def sets_of(size_bytes: float) -> int:
@@ -466,8 +508,9 @@ def kernel_calls(machine: Machine, op: str, dtype: str, rows: int, cols: int) ->
     torch = machine.torch
     kind = {"bf16": torch.bfloat16, "fp32": torch.float32}[dtype]
     functional = torch.nn.functional
-    scale, shift = torch.ones(cols, dtype=kind, device=machine.device), torch.zeros(
-        cols, dtype=kind, device=machine.device
+    scale, shift = (
+        torch.ones(cols, dtype=kind, device=machine.device),
+        torch.zeros(cols, dtype=kind, device=machine.device),
     )
 
     def one() -> Callable[[], object]:
@@ -504,7 +547,8 @@ def attentions(small: bool) -> list[Attention]:
     for batch, tokens, heads, kv_heads, size in shapes:
         for backend in ("flash", "cudnn"):
             found += [
-                (pass_, backend, batch, tokens, tokens, heads, kv_heads, size, True) for pass_ in ("forward", "backward")
+                (pass_, backend, batch, tokens, tokens, heads, kv_heads, size, True)
+                for pass_ in ("forward", "backward")
             ]
     found.append(("forward", "flash", 2, 4096, 4096, 16, 16, 128, False))
     for batch, keys in ((1, 2048), (16, 2048), (64, 2048), (16, 16384), (128, 1024)):
@@ -523,7 +567,9 @@ def attention_calls(machine: Machine, case: Attention) -> list[Callable[[], obje
 
     def forward(q: Any, k: Any, v: Any) -> Any:  # noqa: ANN401 - tensors
         with torch.nn.attention.sdpa_kernel(chosen):
-            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=shared)
+            return torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, is_causal=causal, enable_gqa=shared
+            )
 
     def one() -> Callable[[], object]:
         q = random(machine, (batch, queries, heads, size), torch.bfloat16).transpose(1, 2)
@@ -538,7 +584,7 @@ def attention_calls(machine: Machine, case: Attention) -> list[Callable[[], obje
     return [one() for _ in range(sets_of(2 * batch * size * (2 * keys * held + 2 * queries * heads)))]
 
 
-# --------------------------------------------------------------------------------------------------------- whole models
+# -- whole models
 
 
 @dataclass(frozen=True)
@@ -624,7 +670,11 @@ def built(machine: Machine, model: Model, tokens: int) -> Any:  # noqa: ANN401 -
             x = x + self.out(y.transpose(1, 2).reshape(batch, length, model.hidden))
             h = self.second(x)
             up = self.up(h)
-            wide = functional.gelu(up, approximate="tanh") if self.gate is None else functional.silu(self.gate(h)) * up
+            wide = (
+                functional.gelu(up, approximate="tanh")
+                if self.gate is None
+                else functional.silu(self.gate(h)) * up
+            )
             return x + self.down(wide)
 
     class Decoder(nn.Module):  # type: ignore[misc,name-defined]
@@ -702,8 +752,17 @@ def step_measured(machine: Machine, case: Step) -> Mapping[str, object]:
     median = spans[len(spans) // 2]
     memory = {"peak_bytes": 0, "reserved_bytes": 0}
     if machine.is_gpu:
-        memory = {"peak_bytes": torch.cuda.max_memory_allocated(), "reserved_bytes": torch.cuda.max_memory_reserved()}
-    return {"step_s": median, **memory, "energy_j": read.power_w * sum(spans) / len(spans), **vars(read), "steps": times}
+        memory = {
+            "peak_bytes": torch.cuda.max_memory_allocated(),
+            "reserved_bytes": torch.cuda.max_memory_reserved(),
+        }
+    return {
+        "step_s": median,
+        **memory,
+        "energy_j": read.power_w * sum(spans) / len(spans),
+        **vars(read),
+        "steps": times,
+    }
 
 
 def decode_measured(machine: Machine, model: Model, context: int, batch: int) -> Mapping[str, object]:
@@ -713,7 +772,8 @@ def decode_measured(machine: Machine, model: Model, context: int, batch: int) ->
         made = built(machine, model, context).to(torch.bfloat16)
         shape = (batch, context, model.kv_heads, model.hidden // model.heads)
         caches = [
-            tuple(random(machine, shape, torch.bfloat16).transpose(1, 2) for _ in range(2)) for _ in range(model.layers)
+            tuple(random(machine, shape, torch.bfloat16).transpose(1, 2) for _ in range(2))
+            for _ in range(model.layers)
         ]
         ids = torch.randint(model.vocab, (batch, 1), device=machine.device)
         read = machine.timed([lambda: made(ids, caches).argmax(-1)])
@@ -722,7 +782,7 @@ def decode_measured(machine: Machine, model: Model, context: int, batch: int) ->
     return {**read, "tpot_ms": read["latency_us"] * 1e-3}
 
 
-# ---------------------------------------------------------------------------------------------------------------- tables
+# -- tables
 
 
 def idle_measured(machine: Machine) -> Mapping[str, object]:
@@ -767,7 +827,12 @@ def cases(machine: Machine, parts: Sequence[str], small: bool) -> Iterator[Case]
     if "decode" in parts:
         model, prompt, output = (TINY_LLAMA, 12, 8) if small else (LLAMA_8B, 1024, 256)
         for batch in (1, 2) if small else (1, 16, 64):
-            row = {"workload": model.model, "tensor_parallel": 1, "prompt_tokens": prompt, "output_tokens": output}
+            row = {
+                "workload": model.model,
+                "tensor_parallel": 1,
+                "prompt_tokens": prompt,
+                "output_tokens": output,
+            }
             row["concurrency"] = batch
             context = prompt + output // 2
             yield "gpu_decode", row, lambda b=batch, c=context, m=model: decode_measured(machine, m, c, b)  # type: ignore[misc]
@@ -788,7 +853,9 @@ def cell(value: object) -> str:
     return str(value)
 
 
-def measure(machine: Machine, out: Path, parts: Sequence[str], minutes: float, say: Callable[[str], None]) -> list[Path]:
+def measure(
+    machine: Machine, out: Path, parts: Sequence[str], minutes: float, say: Callable[[str], None]
+) -> list[Path]:
     """Measure everything and write a table of each kind, a row as soon as it is known; tables written.
 
     A case that this GPU cannot run is told and left out. Nothing is begun after `minutes`.
@@ -803,7 +870,11 @@ def measure(machine: Machine, out: Path, parts: Sequence[str], minutes: float, s
             break
         try:
             read = found()
-        except (RuntimeError, NotImplementedError, AttributeError) as error:  # out of memory is a RuntimeError
+        except (
+            RuntimeError,
+            NotImplementedError,
+            AttributeError,
+        ) as error:  # out of memory is a RuntimeError
             say(f"{name} {what}: left out ({' '.join(str(error).split())[:150]})")
             continue
         whole = {**always, **row, **read}
@@ -831,12 +902,20 @@ def machine_here(device: str, loop_s: float) -> Machine:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code: 0, or 2 where nothing can be measured here."""
-    parser = argparse.ArgumentParser(description="Measure one NVIDIA GPU; tables for dse calibrate and dse validate.")
+    parser = argparse.ArgumentParser(
+        description="Measure one NVIDIA GPU; tables for dse calibrate and dse validate."
+    )
     parser.add_argument("--out", type=Path, required=True, help="folder for the tables")
-    parser.add_argument("--part", action="append", choices=PARTS, help="measure this part only; may be repeated")
-    parser.add_argument("--loop", type=float, default=1.2, help="seconds of the loop over which power is read")
+    parser.add_argument(
+        "--part", action="append", choices=PARTS, help="measure this part only; may be repeated"
+    )
+    parser.add_argument(
+        "--loop", type=float, default=1.2, help="seconds of the loop over which power is read"
+    )
     parser.add_argument("--minutes", type=float, default=15.0, help="begin nothing after as many minutes")
-    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"), help="cpu: a rehearsal of small cases")
+    parser.add_argument(
+        "--device", default="cuda", choices=("cuda", "cpu"), help="cpu: a rehearsal of small cases"
+    )
     asked = parser.parse_args(argv)
     try:
         machine = machine_here(asked.device, asked.loop)
@@ -844,9 +923,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    written = measure(
-        machine, asked.out, asked.part or PARTS, asked.minutes, lambda line: sys.stderr.write(f"{line}\n") and None
-    )
+
+    def say(line: str) -> None:
+        sys.stderr.write(f"{line}\n")
+
+    written = measure(machine, asked.out, asked.part or PARTS, asked.minutes, say)
     sys.stdout.write("".join(f"{path}\n" for path in written))
     return 0 if written else 2
 

@@ -1,5 +1,5 @@
-"""Kernels of one GPU as `dse measure gpu` measures them: seconds and board watts, and the clock of products that firmware
-holds down for power.
+"""Kernels of one GPU as `dse measure gpu` measures them: seconds and board watts, and the clock of products that
+firmware holds down for power.
 
 No constant is fitted to tables of this kind: they are a check by this project's own hands, or a user's.
 """
@@ -42,7 +42,9 @@ class _Readings:
     rows: tuple[int, ...]
 
 
-def _readings(columns: Columns, make: _Maker, why_not: Callable[[int], str | None] = lambda _: None) -> _Readings:
+def _readings(
+    columns: Columns, make: _Maker, why_not: Callable[[int], str | None] = lambda _: None
+) -> _Readings:
     """Rows as work on chips, but those that `why_not` gives a reason for."""
     cases, kept = Cases(), []
     seconds = columns.numbers("latency_us") * 1e-6
@@ -123,12 +125,16 @@ def vector_watts(columns: Columns) -> Judged:
 
 def attention_forward(columns: Columns) -> Judged:
     """Seconds of flash attention: whole sequences, and one query each on a cache."""
-    return _readings(columns, _attention, lambda row: OTHER_PASS if _is_backward(columns, row) else None).cases.judge()
+    return _readings(
+        columns, _attention, lambda row: OTHER_PASS if _is_backward(columns, row) else None
+    ).cases.judge()
 
 
 def attention_backward(columns: Columns) -> Judged:
     """Seconds of its gradients."""
-    return _readings(columns, _attention, lambda row: None if _is_backward(columns, row) else OTHER_PASS).cases.judge()
+    return _readings(
+        columns, _attention, lambda row: None if _is_backward(columns, row) else OTHER_PASS
+    ).cases.judge()
 
 
 def attention_watts(columns: Columns) -> Judged:

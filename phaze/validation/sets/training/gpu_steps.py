@@ -19,11 +19,10 @@ from phaze.hardware.cluster_network import load_network
 from phaze.parallel.cluster import Cluster
 from phaze.parallel.framework import Framework, load_framework
 from phaze.parallel.parallel_plan import ParallelPlan
-from phaze.parallel.serving import Traffic
 from phaze.validation.measured.measured_cases import Judged
 from phaze.validation.measured.measured_systems import chip_of
 from phaze.validation.measured.measurement_columns import Columns
-from phaze.validation.measured.own_serving import ServedRow, fit_serving
+from phaze.validation.measured.own_serving import fit_serving, served_rows
 from phaze.validation.measured.published_models import decoder
 from phaze.validation.measured.published_runs import PublishedRun, PublishedRuns, RunGroup, estimator
 from phaze.validation.sets.kernels.gemm_measurements import NO_TEMPLATE
@@ -41,7 +40,8 @@ _PARAMETERS: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
         "bf16": {
             **{"weight_bytes": 2, "gradient_bytes": 2, "optimizer_bytes": 4},
-            "optimizer_stretch": 14 / _MIXED_STEP_BYTES,  # weight, gradient, two moments read; all but the gradient written
+            "optimizer_stretch": 14
+            / _MIXED_STEP_BYTES,  # weight, gradient, two moments read; all but the gradient written
         },
         "autocast": {
             **{"weight_bytes": 4, "gradient_bytes": 4, "optimizer_bytes": 8},
@@ -106,7 +106,13 @@ def _runs(columns: Columns, measured: str, missing: str = "") -> tuple[Published
             cluster = Cluster(1, batch, load_network("default"))
             workload = _workload(form, _sizes(columns, row), int(columns.numbers("seq_len")[row]), framework)
             run = PublishedRun(
-                chip, workload, cluster, framework, ParallelPlan(microbatch=batch), float(figures[row]), figure
+                chip,
+                workload,
+                cluster,
+                framework,
+                ParallelPlan(microbatch=batch),
+                float(figures[row]),
+                figure,
             )
             runs.keep(run)
             kept.append(run)
@@ -138,30 +144,15 @@ def _workload(form: str, sizes: tuple[tuple[str, int], ...], tokens: int, framew
 
 def token_times(columns: Columns) -> Judged:
     """Seconds per output token of a model that decodes from a CUDA graph; no engine's time on the host."""
-    measured = columns.numbers("tpot_ms") * 1e-3
-    numbers = {name: columns.numbers(name) for name in ("tensor_parallel", "prompt_tokens", "output_tokens")}
-    batches, excluded = columns.numbers("concurrency"), {}
-    by_chip: dict[str, list[int]] = {}
-    for row, device in enumerate(columns["device"]):
-        if chip_of(device) is None:
-            excluded[NO_TEMPLATE] = excluded.get(NO_TEMPLATE, 0) + 1
-        else:
-            by_chip.setdefault(device, []).append(row)
+    chips = [chip_of(device) for device in columns["device"]]
+    kept = [row for row, chip in enumerate(chips) if chip is not None]
+    rows = served_rows(columns)
     predicted = {rung: np.full(columns.rows, np.nan) for rung in _SAID}
-    for device, where in by_chip.items():
-        rows = [
-            ServedRow(
-                columns["workload"][row],
-                int(numbers["tensor_parallel"][row]),
-                None,
-                Traffic(int(numbers["prompt_tokens"][row]), int(numbers["output_tokens"][row])),
-                int(batches[row]),
-                float(measured[row]),
-            )
-            for row in where
-        ]
-        chip = chip_of(device)
-        for rung in _SAID if chip is not None else ():
-            predicted[rung][where] = fit_serving(rows, chip, load_network("default"), rung).predicted_s[:, 0]
-    kept = sorted(row for where in by_chip.values() for row in where)
-    return Judged(measured[kept], {rung: said[kept] for rung, said in predicted.items()}, excluded)
+    for chip in {chip.name: chip for chip in chips if chip is not None}.values():
+        where = [row for row in kept if chips[row] == chip]
+        for rung in _SAID:
+            found = fit_serving([rows[row] for row in where], chip, load_network("default"), rung)
+            predicted[rung][where] = found.predicted_s[:, 0]
+    excluded = {NO_TEMPLATE: columns.rows - len(kept)} if columns.rows > len(kept) else {}
+    measured = np.array([row.measured_s for row in rows])[kept]
+    return Judged(measured, {rung: said[kept] for rung, said in predicted.items()}, excluded)
