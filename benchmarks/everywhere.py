@@ -12,10 +12,11 @@ from commands import KeptRows, Row, searched
 from report import Report
 from tables import percent, table
 
-from phaze.workload.workload_library import builtin_names
+from phaze.workload.workload_library import builtin_workloads
 
 DEVICES = (8, 1024, 16_384)
 POWERS = ("300W", "700W")
+_RISK = ((16_384, "300W"), (8, "300W"), (1024, "300W"), (16_384, "700W"), (8, "700W"), (1024, "700W"))
 LATE = 1.1  # of the limit: what telling an answer may take, the start of the process aside
 START_S = 3.0
 
@@ -51,10 +52,10 @@ def measured(
     """Every case once, with so many seconds to search; `only`: workloads of such names; `share`: a part of all cases.
 
     `kept`: file of rows that are done, which are not measured again, so that it can be run in parts: they are all
-    reported.
+    reported. Every workload is asked once before one is asked again, what is most likely to be late first.
     """
     done, rows = KeptRows(kept), []
-    for number, (workload, devices, power) in enumerate(product(builtin_names(), DEVICES, POWERS)):
+    for number, (workload, devices, power) in _cases():
         name = f"{workload} --devices {devices} --power {power}"
         wanted = share.has(number) and (not only or workload in only)
         if not wanted and name not in done.cases:
@@ -64,6 +65,13 @@ def measured(
         row = done.get(name, partial(_status, name, asked, limit_s))
         rows.append(row | {"workload": workload, "devices": devices, "power": power})
     return Report("everywhere", _text(rows, limit_s), rows)
+
+
+def _cases() -> list[tuple[int, tuple[str, int, str]]]:
+    """All questions with their numbers: the columns by their risk, in each the workloads of most layers first."""
+    depths = {one.name: one.layers for one in builtin_workloads()}
+    cases = enumerate(product(depths, DEVICES, POWERS))
+    return sorted(cases, key=lambda case: (_RISK.index(case[1][1:]), -depths[case[1][0]]))
 
 
 _KEPT = ("case", "seconds", "processor_s", "peak_bytes", "gap", "failed", "infeasible")
@@ -79,7 +87,7 @@ def _text(rows: Sequence[Row], limit_s: float) -> str:
     late = [row for row in rows if not _in_time(row, limit_s)]
     columns = [(devices, power) for devices in DEVICES for power in POWERS]
     cells = {(row["workload"], row["devices"], row["power"]): _cell(row, limit_s) for row in rows}
-    names = list(dict.fromkeys(row["workload"] for row in rows))
+    names = sorted({row["workload"] for row in rows})
     lines = [(name, *(cells.get((name, *column), "") for column in columns)) for name in names]
     head = ("workload", *(f"{devices:,} devices, {power[:-1]} W" for devices, power in columns))
     return f"""# Every workload, everywhere
@@ -88,7 +96,7 @@ def _text(rows: Sequence[Row], limit_s: float) -> str:
 the answer stands, and in brackets the gap where the best is not proven; *no* where nothing fits, with the seconds until
 that is said; **late** where the clock showed more than a tenth beyond the limit (and {START_S:g} s to start and end),
 or what was said where it ended otherwise. {len(rows) - len(late)} of the {len(rows)} questions that were asked are in
-time, of {len(builtin_names()) * len(columns)} that there are; an empty cell was not asked.
+time, of {len(builtin_workloads()) * len(columns)} that there are; an empty cell was not asked.
 
 {table(head, lines)}
 

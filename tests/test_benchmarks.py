@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import answers
@@ -313,12 +314,14 @@ def test_every_question_is_in_one_share_and_is_asked_once(monkeypatch, tmp_path)
         return known | (infeasible if "300W" in name else {"gap": 0.0})
 
     monkeypatch.setattr(everywhere, "searched", answer)
-    monkeypatch.setattr(everywhere, "builtin_names", lambda: ("one", "two"))
+    models = (SimpleNamespace(name="one", layers=2), SimpleNamespace(name="two", layers=3))
+    monkeypatch.setattr(everywhere, "builtin_workloads", lambda: models)
     kept = tmp_path / "rows"
     for which in (1, 2, 3, 3):
         share = everywhere.Share.read(f"{which}/3")
         report = everywhere.measured(lambda _: None, 60.0, (), kept, share)
     assert len(asked) == len(set(asked)) == len(report.rows) == 12
+    assert [row["workload"] for row in report.rows] == ["two", "one"] * 6
     assert "winner" not in report.rows[0]
     assert "8 of the 12 questions that were asked are in time, of 12 that there are" in " ".join(
         report.text.split()

@@ -6,7 +6,7 @@ one architecture and three hundred thousand go the same way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -54,6 +54,12 @@ class ArchitectureTable:
         where = np.asarray(rows)
         return ArchitectureTable({name: _taken(column, where) for name, column in self.columns.items()})
 
+    @staticmethod
+    def join(tables: Sequence[ArchitectureTable]) -> ArchitectureTable:
+        """All architectures of several tables, in their order."""
+        names = tables[0].columns
+        return ArchitectureTable({name: _joined([table[name] for table in tables]) for name in names})
+
     def replace(self, **columns: Column) -> ArchitectureTable:
         """The same architectures with some columns exchanged."""
         return ArchitectureTable({**self.columns, **columns})
@@ -64,6 +70,14 @@ def _taken(column: Column, where: NDArray[Any]) -> Column:
     if column.strides == (0,) and where.dtype != np.bool_ and len(column):
         return np.broadcast_to(column[:1], len(where))
     return np.asarray(column[where])
+
+
+def _joined(parts: Sequence[Column]) -> Column:
+    """Columns one after another; those that all repeat one cell in memory go on doing so."""
+    cells = [part[:1] for part in parts if len(part)]
+    if cells and all(part.strides == (0,) for part in parts) and len(set(map(bytes, cells))) == 1:
+        return np.broadcast_to(cells[0], sum(map(len, parts)))
+    return np.concatenate(parts)
 
 
 def factor(table: ArchitectureTable, fields: Iterable[str]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

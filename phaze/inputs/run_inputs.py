@@ -63,8 +63,9 @@ def make_request(options: RunOptions) -> ExploreRequest:
     for name in _OF_SERVICES:
         if getattr(options, name) is not None:
             raise InputError(f"{_flag(name)} is for a service: give --serve")
-    if options.weight and len(options.workload) < 2:
-        raise InputError("--weight is for several workloads: give --workload more than once")
+    if len(options.workload) < 2 and (options.weight or options.combine != RunOptions.combine):
+        given = "weight" if options.weight else "combine"
+        raise InputError(f"--{given} is for several workloads: give --workload more than once")
     budgets = make_budgets(options)
     space = searched_space(options, budgets)
     first, *others = (with_recipe(task, options.recipe, arrays_of(space)) for task in make_tasks(options))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from phaze.explore.documents.plan_document import PlanDocument, PlanResult
 from phaze.explore.documents.plan_record import StrategyRecord
+from phaze.report import number_format as fmt
 
 TIMES: Mapping[str, str] = {
     "product_s": "products and attention",
@@ -35,6 +37,34 @@ BYTES: Mapping[str, str] = {
 def summary(s: StrategyRecord) -> str:
     """A strategy in one line, choices that change nothing left out."""
     return ", ".join(_words(s))
+
+
+def next_plans_head(document: PlanDocument) -> tuple[str, ...]:
+    """Columns of the plans next to the best: they stand in the order of their iterations, under failures of goodput."""
+    by_goodput = document.best.goodput is not None
+    return ("plan", "iteration", *(("goodput", "less by") if by_goodput else ("slower by",)), "memory")
+
+
+def next_plan_rows(document: PlanDocument) -> list[tuple[str, ...]]:
+    """The plans next to the best, in words and units."""
+    return [
+        (
+            summary(plan.strategy),
+            fmt.duration(plan.iteration_time_s),
+            *_behind(plan, document.best),
+            fmt.memory(plan.memory_bytes),
+        )
+        for plan in document.next_best
+    ]
+
+
+def _behind(plan: PlanResult, best: PlanResult) -> Iterator[str]:
+    if plan.goodput is None or best.goodput is None:
+        yield fmt.percent(plan.iteration_time_s / best.iteration_time_s - 1)
+    else:
+        left, most = plan.goodput.goodput_samples_per_s, best.goodput.goodput_samples_per_s
+        yield f"{fmt.number(left)} samples/s"
+        yield fmt.percent(1 - left / most)
 
 
 def _words(s: StrategyRecord) -> Iterator[str]:

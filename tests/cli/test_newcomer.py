@@ -28,6 +28,7 @@ import pytest
         ("networks cost foo", "there are: default"),
         ("run -w gpt3,bert-large", "one by one: --workload gpt3 --workload bert-large"),
         ("run -w bert-large --weight bert-large=2", "--weight is for several workloads"),
+        ("run -w bert-large --combine worst", "--combine is for several workloads"),
         ("run -w bert-large --resume", "give --out, the folder"),
         ("run -w bert-large --area 800mm", "is not an area"),
     ],

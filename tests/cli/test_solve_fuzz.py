@@ -122,6 +122,41 @@ def test_layers(document, file):
         assert "\n" not in str(done.exception)
 
 
+FLEET = {
+    "configs": [
+        {
+            "name": "t1",
+            "price_usd_per_hour": 4,
+            "devices": {"t1": 1},
+            "requests_per_s": {"long": 1.0, "short": 1.2},
+        },
+        {
+            "name": "t2",
+            "price_usd_per_hour": 2,
+            "devices": {"t2": 1},
+            "requests_per_s": {"long": 0.9, "short": 0.9},
+        },
+    ],
+    "requests": {"long": 80, "short": 20},
+    "budget_usd_per_hour": 8,
+    "available": {"t1": 2, "t2": 2},
+}
+
+
+@FUZZ
+@given(document=mutated(FLEET), within=st.sampled_from([(), ("--within", "30s"), ("--within", "1ms")]))
+def test_fleet(document, within, file):
+    file.write_text(json.dumps(document))
+    done = CliRunner().invoke(solve.app, ["fleet", str(file), *within, "--json"])
+    if done.exit_code == 0:
+        answer = json.loads(done.stdout)
+        assert answer["status"] == "optimal"
+        assert within or answer["lower_bound_s"] <= answer["time_s"]
+    else:
+        assert isinstance(done.exception, InputError | InfeasibleError), repr(done.exception)
+        assert "\n" not in str(done.exception)
+
+
 @FUZZ
 @given(cut=st.integers(0, 200), verb=st.sampled_from(["schedule", "placement"]))
 def test_truncated(cut, verb, file):

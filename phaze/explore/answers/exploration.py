@@ -52,6 +52,7 @@ Beside = Callable[[], list[Comparison] | None]
 """Tells what was worked out beside something else."""
 
 NEXT_BEST = 5
+TOLD_TOGETHER = 8  # points of the frontier whose plans are worked out between two looks at the clock
 SMALLEST = 32  # architectures of least power that are looked at where none draws little enough
 
 
@@ -348,7 +349,9 @@ class Exploration:
         found = EvaluatedDesigns(self.candidates, self.evaluators, shown.rows, effort)
         best, *others = distinct_kinds(self.ranked(shown), lambda place: self._figures(shown, place))
         ranked = [best, *others[: 0 if self.request.over_axes else NEXT_BEST]]
-        found.place([*self._placed(shown), *ranked])
+        found.place([best])
+        shown, proof = self._in_time(found, shown, proof)
+        found.place(ranked)
         winner = found.design(best)
         parts = self._parts(found, shown, winner, chips)
         document = ResultDocument(
@@ -360,6 +363,28 @@ class Exploration:
             **parts,
         )
         return Answer(document, found.columns(() if self.axes.fixed else document.frontier))
+
+    def _in_time(self, found: EvaluatedDesigns, shown: Shown, proof: Proof) -> tuple[Shown, Proof]:
+        """What is shown, its plans worked out, and what is proven.
+
+        Once somebody has ended the search, the frontier is told as far as there is time, the best points first; how
+        many fall out is reported in a sentence. Where axes need plans, these are known already.
+        """
+        members = self._placed(shown)
+        if not (members and self.axes.fixed and self._whole_clock.interrupted):
+            found.place(members)
+            return shown, proof
+        ranked = [row for row in dict.fromkeys([*self.ranked(shown), *members]) if row in members]
+        told = set[int]()
+        while len(told) < len(ranked) and (not told or self.reporting.left_s() > 0):
+            some = ranked[len(told) : len(told) + TOLD_TOGETHER]
+            found.place(some)
+            told.update(some)
+        if left := len(members) - len(told):
+            note = f"{left} points of the frontier {LEFT_OUT}"
+            self.progress.update("describing", len(told), len(members), note)
+        frontier = [row for row in shown.frontier if row in told]
+        return replace(shown, frontier=frontier), replace(proof, complete=proof.complete and not left)
 
     def _figures(self, shown: Shown, place: int) -> Sequence[float]:
         """Objective, power and area of a row."""

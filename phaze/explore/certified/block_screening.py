@@ -68,13 +68,26 @@ class Screen:
         limits = self._longest_s, self._drawn_limit_w
         return PointValues(self._evaluator.on(block.table), known, self._axes, *limits)
 
+    def _peaks(self, block: Block) -> PointValues:
+        """The same where only peaks are asked for, which costs a small part of that."""
+        view = PointValues(
+            self._evaluator.uncosted(block.table),
+            known_columns(block, self._evaluator.task.economics),
+            self._axes,
+            self._longest_s,
+        )
+        return view if self._drawn_limit_w is None else self.view(block)
+
     def roof(self, table: ArchitectureTable) -> Floats:
         """Throughput of the model's FLOPs at peak on all devices, (A,), as far as what is drawn allows it."""
-        found, evaluator = roofline_throughput(self._evaluator, table), self._evaluator.on(table)
-        drawn, rows = self._drawn(evaluator), np.arange(len(table))
-        each = {config.recipe: config for config in evaluator.configs}.values() if drawn else ()
-        least_s = [drawn.least_s(config, rows, work=False) for config in each] if drawn else []
-        return np.minimum(found, self._batch / np.min(least_s, axis=0)) if least_s else found
+        found = roofline_throughput(self._evaluator, table)
+        if self._drawn_limit_w is None:
+            return found
+        evaluator, rows = self._evaluator.on(table), np.arange(len(table))
+        drawn = DrawnPower(Measures(evaluator), self._drawn_limit_w)
+        each = {config.recipe: config for config in evaluator.configs}.values()
+        least_s = [drawn.least_s(config, rows, work=False) for config in each]
+        return np.asarray(np.minimum(found, self._batch / np.min(least_s, axis=0)))
 
     def _drawn(self, evaluator: Evaluator) -> DrawnPower | None:
         limit_w = self._drawn_limit_w
@@ -86,13 +99,13 @@ class Screen:
         Points that are `taken` already are passed over. Once time is over only the roofline is looked at, and what it
         leaves stays open.
         """
-        sieve, view = _Sieve(self._relevance, block, taken, self._axes), self.view(block)
-        roof, configs = self._roofs(view, block), len(self._evaluator.configs)
+        sieve, configs = _Sieve(self._relevance, block, taken, self._axes), len(self._evaluator.configs)
+        roof = self._roofs(self._peaks(block), block)
         alive = sieve.under_the_roof(*roof, configs)
         if self._clock.over:
             sieve.leave_open(alive, roof[0][alive], roof[1][alive], configs)
             return Screened(PointPool.empty(), sieve.fallen, sieve.spared)
-        left = self._survivors(view.take(alive), alive, (roof[0][alive], roof[1][alive]), sieve)
+        left = self._survivors(self.view(block.take(alive)), alive, (roof[0][alive], roof[1][alive]), sieve)
         found = [
             pool_of(block, alive[rows], np.full(len(rows), k), *values)
             for k, rows, *values in left

@@ -54,7 +54,7 @@ def _sglang(plan: ServingPlan, pool: Pool, traffic: Traffic, options: ServingOpt
     group = pool.tensor_parallel * pool.expert_parallel
     yield "python3 -m sglang.launch_server --model-path $MODEL"
     yield f"--tp-size {group} --pp-size {pool.pipeline_parallel}"
-    if pool.expert_parallel > 1:
+    if pool.expert_parallel > 1:  # the newest releases say --attn-dp-size for both, and still take these two
         yield f"--dp-size {pool.expert_parallel} --enable-dp-attention --ep-size {group}"
     yield f"--max-running-requests {math.ceil(pool.sequences) * pool.expert_parallel}"
     yield f"--context-length {_whole_length(traffic)} --mem-fraction-static {options.memory_share:g}"

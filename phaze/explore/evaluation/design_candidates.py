@@ -4,14 +4,14 @@ much any architecture misses those limits, known from its fields without evaluat
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.arrays import Floats, Integers
+from phaze.arrays import Floats, Integers, Rows
 from phaze.errors import InfeasibleError, InputError
 from phaze.explore.request.explore_request import Budgets
 from phaze.hardware.architecture import Architecture, from_table
@@ -34,6 +34,7 @@ from phaze.hardware.spaces.design_space import DesignSpace, architecture_id
 
 MHZ = 1e6
 BLOCK = 1 << 17
+PART = 1 << 16  # candidates whose columns stay in the processor's cache while budgets are looked at
 SURVEY = 1 << 16  # candidates that show the combinations of a space
 
 
@@ -49,6 +50,17 @@ class Block:
     def __len__(self) -> int:
         """How many."""
         return len(self.numbers)
+
+    def take(self, rows: Rows) -> Block:
+        """Those at some rows."""
+        return Block(self.numbers[rows], self.table.take(rows), self.tdp_w[rows], self.area_mm2[rows])
+
+    @staticmethod
+    def join(parts: Sequence[Block]) -> Block:
+        """Several blocks as one, in their order."""
+        columns = ("numbers", "tdp_w", "area_mm2")
+        numbers, tdp, area = (np.concatenate([getattr(part, name) for part in parts]) for name in columns)
+        return Block(numbers, ArchitectureTable.join([part.table for part in parts]), tdp, area)
 
 
 @dataclass(frozen=True)
@@ -87,7 +99,12 @@ class Candidates:
 
     def within(self, numbers: Integers | range) -> Block:
         """Those of some candidates that keep the budgets, the reticle and the shoreline."""
-        wanted, table = np.asarray(numbers, dtype=np.int64), self.table(numbers)
+        wanted = np.asarray(numbers, dtype=np.int64)
+        parts = [self._within(wanted[i : i + PART]) for i in range(0, max(len(wanted), 1), PART)]
+        return parts[0] if len(parts) == 1 else Block.join(parts)
+
+    def _within(self, wanted: Integers) -> Block:
+        table = self.table(wanted)
         rows = np.flatnonzero(within_budget(over_budget(table, *self.budgets.limits)))
         return self._block(wanted[rows], table.take(rows))
 

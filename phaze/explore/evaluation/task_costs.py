@@ -132,12 +132,15 @@ class CostedTask:
 
     def on(self, table: ArchitectureTable) -> Self:
         """The same task on other architectures; what does not depend on them is shared."""
-        base = self._base
-        other = type(self)(self.task, table, memo=self.memo, shared=self.shared)
+        base, other = self._base, self.uncosted(table)
         model, ideal = base.model.on(under_load(table)), base.unlinked_model.on(other._unlinked_table)
         if model is not None and ideal is not None:
             other.base, other.model, other.unlinked_model = base, model, ideal
         return other
+
+    def uncosted(self, table: ArchitectureTable) -> Self:
+        """The same task on architectures of which only peaks are asked, no cost of a layer."""
+        return type(self)(self.task, table, memo=self.memo, shared=self.shared)
 
     def of(self, task: Task) -> Self:
         """Another task with the same layers, network and framework on these architectures; what layers cost is shared.

@@ -60,12 +60,6 @@ class PointValues:
         """Energy and memory of the points."""
         return Measures(self.evaluator)
 
-    def take(self, rows: Rows) -> PointValues:
-        """Those of some of the architectures."""
-        known = {name: column[rows] for name, column in self.known.items()}
-        evaluator = self.evaluator.on(self.evaluator.table.take(rows))
-        return PointValues(evaluator, known, self.axes, self.longest_s, self.drawn_limit_w)
-
     @cached_property
     def fixed(self) -> Floats:
         """The other axes where they are known, (A, k)."""

@@ -68,14 +68,16 @@ class Clock:
 REPORT_SHARE = 0.1
 """Of a time limit: by how much telling what was found may exceed it."""
 LEAST_REPORT_S = 1.0
-"""Time to tell what was found in any case, and after somebody ends the search."""
+"""Time to tell what was found in any case."""
+ENDED_REPORT_S = 0.5
+"""Time to tell it after somebody ends the search, who waits for two seconds at most."""
 
 
 @dataclass
 class ReportingClock:
     """The time there is to tell what a search found: what its clock has left, and a small share of its limit more.
 
-    Where somebody ends the search early it is a second from then on.
+    Where somebody ends the search early it is half a second from then on.
     """
 
     clock: Clock
@@ -88,7 +90,7 @@ class ReportingClock:
         limit_s = self.clock.limit_s
         ends = limit_s + max(REPORT_SHARE * limit_s, LEAST_REPORT_S)
         if self._ended is not None:
-            ends = min(self._ended + LEAST_REPORT_S, ends)
+            ends = min(self._ended + ENDED_REPORT_S, ends)
         return max(0.0, ends - self.clock.elapsed_s)
 
 

@@ -127,12 +127,15 @@ class ShapeOptions:
     @cached_property
     def size(self) -> int:
         """Plans of the shape, counted without making them: what else is chosen hangs on the pipeline alone."""
-        return sum(self._size(deep) for depth in self.depths for deep in depth.pipelines)
+        cuts = dict[tuple[int, int], int]()
+        return sum(self._size(deep, cuts) for depth in self.depths for deep in depth.pipelines)
 
-    def _size(self, deep: ParallelPlan) -> int:
+    def _size(self, deep: ParallelPlan, cuts: dict[tuple[int, int], int]) -> int:
         (zeros, orders), microbatches = self.space.choices(deep), self.layouts.microbatches(deep)
-        schedules = len(self.space.runs(deep, microbatches))
-        return schedules * len(self._cuts(deep)) * len(zeros) * len(orders)
+        schedules, pipeline = len(self.space.runs(deep, microbatches)), (deep.pipeline_parallel, deep.chunks)
+        if pipeline not in cuts:  # all of a shape have one grain
+            cuts[pipeline] = len(self._cuts(deep))
+        return schedules * cuts[pipeline] * len(zeros) * len(orders)
 
     def _cuts(self, deep: ParallelPlan) -> tuple[tuple[int, ...], ...]:
         """Stages of a pipeline that are looked at; the same whatever the microbatch and the sharding."""

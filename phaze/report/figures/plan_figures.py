@@ -26,7 +26,7 @@ from phaze.report.html_markup import (
     table,
     tag,
 )
-from phaze.report.plan_words import BYTES, TIMES, summary
+from phaze.report.plan_words import BYTES, TIMES, next_plan_rows, next_plans_head
 from phaze.report.terminal.plan_tables import plan_proof
 
 TIME_LOOKS: Mapping[str, str] = {
@@ -153,17 +153,7 @@ def _memory(best: PlanResult) -> Html:
 
 
 def _others(document: PlanDocument) -> Html:
-    best_s = document.best.iteration_time_s
-    rows = [
-        [
-            summary(plan.strategy),
-            fmt.duration(plan.iteration_time_s),
-            fmt.percent(plan.iteration_time_s / best_s - 1),
-            fmt.memory(plan.memory_bytes),
-        ]
-        for plan in document.next_best
-    ]
-    return table(("plan", "iteration", "slower by", "memory"), rows, look="wide")
+    return table(next_plans_head(document), next_plan_rows(document), look="wide")
 
 
 def _proof(document: PlanDocument) -> Html:

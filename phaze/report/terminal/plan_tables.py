@@ -12,7 +12,7 @@ from rich.table import Table
 
 from phaze.explore.documents.plan_document import PlanDocument, PlanResult
 from phaze.report import number_format as fmt
-from phaze.report.plan_words import BYTES, TIMES, summary
+from phaze.report.plan_words import BYTES, TIMES, next_plan_rows, next_plans_head, summary
 from phaze.report.terminal.design_tables import plain_table
 from phaze.report.terminal.failure_tables import goodput_table
 
@@ -123,13 +123,7 @@ def _kinds(best: PlanResult) -> Table:
 
 
 def _others(document: PlanDocument) -> Table:
-    table = plain_table("Next plans", "plan", "iteration", "slower by", "memory")
-    for other in document.next_best:
-        slower = other.iteration_time_s / document.best.iteration_time_s - 1
-        table.add_row(
-            escape(summary(other.strategy)),
-            fmt.duration(other.iteration_time_s),
-            fmt.percent(slower),
-            fmt.memory(other.memory_bytes),
-        )
+    table = plain_table("Next plans", *next_plans_head(document))
+    for row in next_plan_rows(document):
+        table.add_row(*map(escape, row))
     return table
