@@ -24,7 +24,7 @@ from phaze.cost.fidelity import Fidelity
 from phaze.cost.hardware_factors import Factors, factor_table
 from phaze.cost.kernels.fitted_constants import NO_OWN, OwnConstants
 from phaze.cost.latency_bound import LowerTables, lower_s, lower_tables
-from phaze.cost.operator_tables import GemmTables, OperatorTables, operator_tables
+from phaze.cost.operator_tables import GemmTables, LinkTimes, OperatorTables, operator_tables
 from phaze.cost.simt_chips import SimtTimes
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.cluster_network import Network
@@ -33,7 +33,6 @@ from phaze.workload.work import Link, Pass, Work
 _BLOCK = (
     1024  # architectures at a time: gathered blocks of a layer's operators stay in the second-level cache
 )
-_KEPT = 32  # passes whose bounds are kept: those of a few chains, of which layers may be the same
 
 
 class Bottleneck(StrEnum):
@@ -96,15 +95,18 @@ class CostModel:
         network: Network,
         rung: Fidelity = Fidelity.ANALYTIC,
         own: OwnConstants = NO_OWN,
+        like: CostModel | None = None,
     ) -> None:
         """Factor the table; collectives of tensor-parallel groups run over `network`.
 
-        `own`: constants that the calibrated fidelity takes before those of a chip's family.
+        `own`: constants that the calibrated fidelity takes before those of a chip's family. `like`: a model of the same
+        chips, whatever their links: what products take is shared with it.
         """
         self.network = network
         self.rung, self.own = rung, own
         self.factors = factor_table(table, rung)
-        self._gemms = GemmTables(self.factors)
+        self._gemms: GemmTables = GemmTables(self.factors, None if like is None else like._gemms)
+        self._links = LinkTimes(network, self.factors.memory)
         self._tables: dict[tuple[Work, ...], OperatorTables] = {}
         self._lower: dict[Pass, LowerTables] = {}
         self._simt = SimtTimes(self.factors.simt, network, rung, own)
@@ -122,22 +124,19 @@ class CostModel:
         """Cost all operators of a pass on all distinct hardware combinations; equal passes share their tables."""
         works = tuple(pass_.works)
         if works not in self._tables:
-            self._tables[works] = operator_tables(works, self.factors, self._gemms, self.network)
+            self._tables[works] = operator_tables(works, self.factors, self._gemms, self._links)
         return PassCosts(pass_, self.factors, self._tables[works], self._simt)
 
     def lower_tables(self, pass_: Pass) -> LowerTables:
-        """Bounds of a pass per distinct hardware combination, for `phaze.cost.latency_bound.lower_s`; some are kept."""
+        """Bounds of a pass per distinct hardware combination, for `phaze.cost.latency_bound.lower_s`; they are kept."""
         if pass_ not in self._lower:
-            if len(self._lower) >= _KEPT:
-                self._lower.clear()
             self._lower[pass_] = self.costs(pass_).lower_tables()
         return self._lower[pass_]
 
     def links_s(self, links: Sequence[Link]) -> Floats:
         """Seconds of collectives on every memory side, (M, L); `factors.memory_of` tells those of architectures."""
-        rates, side = np.unique(self.factors.memory.link_bytes_per_s, return_inverse=True)
-        found = [link_s(link, self.network, rates) for link in links]
-        return np.array(found).reshape(len(links), len(rates))[:, side].T
+        found = [self._links[link] for link in links]
+        return np.array(found).reshape(len(links), len(self.factors.memory.link_bytes_per_s)).T
 
     def fastest_s(self, works: Sequence[Work], rows: Rows) -> Floats:
         """Each operator of any passes in its faster mode on some architectures, (A, O); a collective on its link."""

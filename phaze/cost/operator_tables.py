@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -22,7 +22,7 @@ from phaze.cost.core_cycles import (
 from phaze.cost.hardware_factors import Factors, MemorySide
 from phaze.cost.tiling import traffic_bytes
 from phaze.hardware.cluster_network import Network
-from phaze.workload.work import NARROW, Gemm, Traffic, Unit, Work
+from phaze.workload.work import NARROW, Gemm, Link, Traffic, Unit, Work
 
 
 @dataclass(frozen=True)
@@ -115,11 +115,30 @@ class OperatorTables:
         return total
 
 
+class LinkTimes:
+    """Seconds of distinct collectives on the memory sides of one table of architectures; each is worked out once."""
+
+    def __init__(self, network: Network, memory: MemorySide) -> None:
+        """Find the distinct links; nothing is costed yet."""
+        self._network = network
+        self._rates, self._rate_of = np.unique(memory.link_bytes_per_s, return_inverse=True)
+        self._known: dict[Link, Floats] = {}
+
+    def __getitem__(self, link: Link) -> Floats:
+        """Seconds of one collective, (M,)."""
+        if link not in self._known:
+            self._known[link] = link_s(link, self._network, self._rates)[self._rate_of]
+        return self._known[link]
+
+
 class GemmTables:
     """Costs of distinct products on the sides of one table of architectures; each is worked out once."""
 
-    def __init__(self, factors: Factors) -> None:
-        """Find the distinct array shapes and buffers; nothing is costed yet."""
+    def __init__(self, factors: Factors, like: GemmTables | None = None) -> None:
+        """Find the distinct array shapes and buffers; nothing is costed yet.
+
+        `like`: tables that share what they work out where tensor sides and buffers are the same.
+        """
         tensor, memory = factors.tensor, factors.memory
         self._tensor = tensor
         self._deals = deals(tensor.cores)
@@ -135,14 +154,27 @@ class GemmTables:
         self._shape_of = self._shape_of.ravel()
         self._buffers, self._buffer_of = np.unique(memory.global_buffer_bytes, return_inverse=True)
         self._known: dict[Gemm, GemmCosts] = {}
+        shared = like is not None and self._sides == like._sides
+        # By buffers, HBM bytes last: memory sides differ in their links.
+        self._costs: dict[Gemm, GemmCosts] = like._costs if like is not None and shared else {}
+
+    @property
+    def _sides(self) -> list[bytes]:
+        """All that costs follow from."""
+        columns = (getattr(self._tensor, field.name) for field in fields(self._tensor))
+        return [np.asarray(column).tobytes() for column in (*columns, self._buffers)]
 
     def __getitem__(self, gemm: Gemm) -> GemmCosts:
         """Costs of one product."""
         if gemm not in self._known:
-            self._known[gemm] = self._cost(gemm)
+            if gemm not in self._costs:
+                self._costs[gemm] = self._cost(gemm)
+            found = self._costs[gemm]
+            self._known[gemm] = replace(found, hbm_bytes=found.hbm_bytes[self._buffer_of])
         return self._known[gemm]
 
     def _cost(self, gemm: Gemm) -> GemmCosts:
+        """Costs of one product, its HBM bytes for every distinct buffer."""
         t = self._tensor
         rows, columns, local, *narrow = self._shapes
         speed = dict(zip(NARROW, narrow, strict=True)).get(gemm.operands, np.ones_like(rows))
@@ -157,12 +189,12 @@ class GemmTables:
                 gemm, t.rows, t.columns, self._deals, t.buffer_bytes_per_cycle, speed[self._shape_of]
             ),
             moved[of_hbm:][self._shape_of],
-            hbm[self._buffer_of],
+            hbm,
         )
 
 
 def operator_tables(
-    works: tuple[Work, ...], factors: Factors, gemms: GemmTables, network: Network
+    works: tuple[Work, ...], factors: Factors, gemms: GemmTables, links: LinkTimes
 ) -> OperatorTables:
     """Cost all operators on all sides."""
     vector, memory, losses = factors.vector, factors.memory, factors.losses
@@ -190,7 +222,7 @@ def operator_tables(
         ),
         hbm_bytes=hbm,
         hbm_s=hbm / (losses.memory_efficiency * memory.hbm_bytes_per_s[:, None]),
-        link_s=_columns(memory_shape, ([_link_s(w, memory, network)] for w in works)),
+        link_s=_columns(memory_shape, ([] if w.link is None else [links[w.link]] for w in works)),
         link=link,
     )
 
@@ -202,10 +234,3 @@ def _columns(shape: tuple[int, int], parts: Iterable[list[Floats]]) -> Floats:
         for values in vectors:
             table[:, column] += values
     return table
-
-
-def _link_s(work: Work, memory: MemorySide, network: Network) -> Floats:
-    """Seconds of a collective; 0 for other work."""
-    if work.link is None:
-        return np.zeros(len(memory.link_bytes_per_s))
-    return link_s(work.link, network, memory.link_bytes_per_s)

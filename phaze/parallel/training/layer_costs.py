@@ -289,7 +289,7 @@ def _link_free_times(
 def without_links(model: CostModel, table: ArchitectureTable) -> tuple[ArchitectureTable, CostModel]:
     """Architectures on which collectives take no time, and their costs."""
     ideal = table.replace(link_bandwidth_bytes_per_s=np.full(len(table), _FAST))
-    return ideal, CostModel(ideal, model.network.ideal(), model.rung, model.own)
+    return ideal, CostModel(ideal, model.network.ideal(), model.rung, model.own, like=model)
 
 
 def _side(operators: Operators, lasting_s: Floats, framework: Framework) -> Floats:
