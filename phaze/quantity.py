@@ -131,6 +131,17 @@ def shown(value: float) -> str:
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:,.4g}"
 
 
+_ABBREVIATIONS = {
+    **{word: word.upper() for word in ("hbm", "tdp", "mfu", "mac", "phy", "pue", "kv", "simt")},
+    "alus": "ALUs",
+}
+
+
+def spelled(name: str) -> str:
+    """The name of a field or a figure as words, abbreviations as they are written."""
+    return " ".join(_ABBREVIATIONS.get(word, word) for word in name.split("_"))
+
+
 def alike(first: object, second: object) -> bool:
     """Whether two values of an option ask for the same: equal, or the same quantity in other units.
 

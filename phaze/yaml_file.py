@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -34,6 +35,16 @@ MOST_VALUES = 50_000
 _MOST_DIGITS = 300
 _MOST_FAULTS = 8
 _NO_MAPPING = {"model_type", "dict_type", "model_attributes_type"}
+_WORDS = {
+    "a valid tuple": "a list",
+    "a valid list": "a list",
+    "a valid dictionary": "a mapping",
+    "a valid integer": "a whole number",
+    "a valid number": "a number",
+    "a valid string": "a text",
+    "a valid boolean": "true or false",
+}
+"""What a value must be, as pydantic says it and as we do."""
 _MERGE = "<<"
 
 
@@ -229,6 +240,7 @@ def _fault(model: type[BaseModel], fault: Mapping[str, Any]) -> str:
     if fault["type"] == "extra_forbidden":
         return f"{path}: no such field{_nearest(model, fault['loc'])}"
     what = fault["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    what = reduce(lambda said, word: said.replace(*word), _WORDS.items(), what)
     if fault["type"] in _NO_MAPPING:
         what = "must be a mapping" + (" of names to values" if path else f": {_first_fields(model)}")
         return f"{path}{': ' if path else ''}{what}, found {short_text(fault['input'])}"

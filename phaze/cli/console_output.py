@@ -56,9 +56,14 @@ def print_error(error: BaseException | str) -> None:
 
 
 def _amount(value: float, unit: str) -> str:
-    """A limit or a demand with its unit; bytes as GiB, so that the two compare at a glance."""
+    """A limit or a demand with its unit: bytes as GiB, times in what they read well in."""
     if not math.isfinite(value):
         return "unknown"
+    if unit == "s":
+        from phaze.report.number_format import time_unit
+
+        scale, unit = time_unit(value)
+        return f"{shown(value * scale)} {unit}"
     return f"{shown(value / 2**30)} GiB" if unit == "bytes" else f"{shown(value)} {unit}"
 
 

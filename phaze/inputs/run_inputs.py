@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InputError
@@ -234,16 +235,16 @@ def _load(options: RunOptions) -> Traffic:
     from phaze.parallel.serving import Traffic
 
     told = options.serve or ""
-    sizes = options.prompt or 2048, options.output_tokens or 256
+    sizes = Traffic(options.prompt or 2048, options.output_tokens or 256)
     kind, equals, number = (part.strip() for part in told.partition("="))
     try:
         if kind == "saturated" and not equals:
-            return Traffic(*sizes)
+            return sizes
         if kind == "rate":
-            return Traffic(*sizes, rate_per_s=float(number))
+            return replace(sizes, rate_per_s=float(number))
         if kind == "concurrency":
-            return Traffic(*sizes, clients=int(number))
-    except ValueError:
+            return replace(sizes, clients=int(number))
+    except (ValueError, InputError):
         pass
     raise InputError(
         f"--serve {told!r} is not a load: write saturated, rate=6 (requests/s) or concurrency=64 (clients)"

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from phaze.quantity import spelled
+
 _DECIMAL = ("", "k", "M", "G", "T", "P", "E")
 _COUNTS = ("", "k", "M", "B", "T")
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -26,11 +28,6 @@ _SUFFIXES = (
     ("_j", "J"),
     ("_s", "s"),
 )
-
-_ABBREVIATIONS = {
-    **{word: word.upper() for word in ("hbm", "tdp", "mfu", "mac", "phy", "pue", "kv", "simt")},
-    "alus": "ALUs",
-}
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -112,4 +109,4 @@ def field(name: str, value: object) -> str:
 def label(name: str) -> str:
     """A field name as words: without its unit, without underscores, abbreviations in capitals."""
     suffix = next((suffix for suffix, _ in _SUFFIXES if name.endswith(suffix)), "")
-    return " ".join(_ABBREVIATIONS.get(word, word) for word in name.removesuffix(suffix).split("_"))
+    return spelled(name.removesuffix(suffix))

@@ -105,7 +105,7 @@ def test_the_tables_fit_the_page(plan):
         (("--kv-cache", "heap"), 2, "--kv-cache 'heap'"),
         (("--prompt", 5000), 2, "1024 positions"),
         (("--chunk", 64, "--disaggregate"), 2, "cannot be combined with"),
-        (("--max-tpot", "1ns"), 3, "time per output token: given 1e-09 s"),
+        (("--max-tpot", "1ns"), 3, "time per output token: given 1 ns, smallest feasible"),
     ],
 )
 def test_one_sentence_and_an_exit_code(plan, options, code, words):

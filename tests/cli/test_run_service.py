@@ -68,7 +68,7 @@ def test_the_answer_in_words(run):
 @pytest.mark.parametrize(
     ("options", "said", "ends"),
     [
-        (("--serve", "rate=-1"), "rate_per_s is -1", 2),
+        (("--serve", "rate=-1"), "'rate=-1' is not a load: write saturated", 2),
         (("--serve", "often"), "--serve 'often' is not a load", 2),
         (("--serve", "rate=3"), "a rate fixes the throughput", 2),
         (("--serve", "saturated", "--strategy", "random"), "--strategy is not for a service", 2),

@@ -56,6 +56,15 @@ def go(browser, client):
     return shown
 
 
+def test_a_phone_shows_the_answer_of_each_run_without_scrolling_aside(go):
+    page = go("/", 390)
+    assert page.run(
+        "(({scrollWidth, clientWidth}) => scrollWidth <= clientWidth)(document.querySelector('#runs .scroll'))"
+    )
+    seen = "[...document.querySelectorAll('#runs tbody td')].every((cell) => cell.getBoundingClientRect().right <= 390)"
+    assert page.run(seen)
+
+
 @pytest.mark.parametrize("path", ["/", "/ask", "/runs/one"])
 @pytest.mark.parametrize("width", [1400, 390])
 def test_pages_fit_and_touch_nothing_elsewhere(go, client, path, width):

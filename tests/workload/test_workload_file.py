@@ -27,7 +27,7 @@ BAD = {
         "the key 'heads' is given twice",
     ),
     "negative": (changed("layers: 48", "layers: -48"), r"dimensions\.layers: .*greater than 0, found -48"),
-    "text": (changed("layers: 48", "layers: many"), r"dimensions\.layers: .*integer.*'many'"),
+    "text": (changed("layers: 48", "layers: many"), r"dimensions\.layers: .*whole number.*'many'"),
     "missing": (changed("  hidden: 1600\n", ""), r"dimensions\.hidden: missing"),
     "unknown": (
         changed("layers: 48", "layers: 48\n  laeyrs: 48"),
@@ -80,7 +80,7 @@ BAD = {
         changed("vocabulary: 50257", "vocabulary: 0"),
         r"dimensions\.vocabulary: must be greater",
     ),
-    "truth": (changed("layers: 48", "layers: true"), r"dimensions\.layers: must be a valid integer"),
+    "truth": (changed("layers: 48", "layers: true"), r"dimensions\.layers: must be a whole number"),
     "groups": (
         changed("heads: 25", "heads: 25\n  kv_heads: 7"),
         r"heads \(25\) is not a multiple of kv_heads",

@@ -26,6 +26,7 @@ from phaze.explore.request.explore_request import ExploreRequest
 from phaze.explore.request.search_progress import Clock, Progress, SilentProgress
 from phaze.hardware.architecture import Architecture, list_architectures, load_architecture, to_table
 from phaze.hardware.derived_figures import macs, narrow_speed, peak_clock_hz
+from phaze.quantity import spelled
 from phaze.scheduling.passes import SolveLimits
 from phaze.tolerances import FEW_STATES, RETOLD
 
@@ -192,6 +193,6 @@ def _held_back_by(limits: Sequence[Binding]) -> str:
     if not limits:
         return "no limit: one step along no axis would be better"
     first = limits[0]
-    *others, last = (axis.replace("_", " ").replace("+", " with ") for axis in first.axes)
+    *others, last = (" with ".join(map(spelled, axis.split("+"))) for axis in first.axes)
     which = f"{', '.join(others)} or {last}" if others else last
     return f"{first.limit} (one step in {which} would give up to {100 * first.best_gain:.1f} % more)"
