@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
@@ -26,6 +27,8 @@ from phaze.workload.onnx.onnx_nodes import (
 from phaze.workload.onnx.weightless_message import check_locations, parse_model, smallest
 
 MASKED = -1e4  # BERT's published mask; others are lower, down to minus infinity
+
+_ORDERS = frozenset({"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Trilu"})
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,26 @@ class OnnxGraph:
     def is_live(self, node: NodeProto) -> bool:
         """Whether the node works on activations rather than on constants."""
         return not self.live.isdisjoint(node.output)
+
+    @cached_property
+    def ordered(self) -> frozenset[str]:
+        """Constants that say which of two positions comes first, as causal masks do.
+
+        Comparisons of positions, triangles, and stored squares of masks or truth values, with what is made of them.
+        """
+        squares = ((name, _sizes(kind)) for name, kind in self.constants.items())
+        found = {
+            name
+            for name, shape in squares
+            if len(shape) > 1
+            and shape[-1] == shape[-2] > 1
+            and (name in self.masks or _is_truth(self.constants[name]))
+        }
+        for node in self.nodes:
+            orders = node.op_type in _ORDERS or not found.isdisjoint(node.input)
+            if orders and not self.is_live(node):
+                found.update(node.output)
+        return frozenset(found)
 
     def live_nodes(self) -> list[NodeProto]:
         """Nodes that become operators, in order."""
@@ -119,6 +142,14 @@ def assemble(
         read=read,
         functions=functions,
     )
+
+
+def _sizes(kind: TypeProto) -> tuple[int, ...]:
+    return tuple(axis.dim_value for axis in kind.tensor_type.shape.dim)
+
+
+def _is_truth(kind: TypeProto) -> bool:
+    return kind.tensor_type.elem_type in (TensorProto.BOOL, TensorProto.UINT8)
 
 
 def _masks(graph: GraphProto, nodes: Iterable[NodeProto], path: Path) -> frozenset[str]:

@@ -62,6 +62,10 @@ class Lowering:
             value = numpy_helper.to_array(self.graph.data[name])
         return float(value.item()) if value is not None and value.size == 1 else None
 
+    def is_number(self, name: str) -> bool:
+        """Whether a tensor is a constant of one element."""
+        return name not in self.graph.live and math.prod(self.extents[name].shape) == 1
+
     def operand(self, name: str) -> str | None:
         """The tensor that a node's input stands for, None for a constant that is no parameter.
 
@@ -131,6 +135,10 @@ class Lowering:
         """Activations and parameters among the inputs of a node, in order."""
         found = (self.operand(name) for name in node.input if name)
         return [name for name in found if name is not None]
+
+    def orders(self, node: NodeProto) -> dict[str, object]:
+        """The attribute of a step that hides what comes later, where a constant of the node does so."""
+        return {} if self.graph.ordered.isdisjoint(node.input) else {"causal": True}
 
     def emit(self, node: NodeProto, kind: OpKind, inputs: list[str], **attributes: object) -> None:
         """Append the operator that makes the first output of a node."""

@@ -53,6 +53,7 @@ from phaze.workload.onnx.onnx_vector import (
     convert_unit_norm,
     convert_variadic,
     convert_view,
+    convert_where,
 )
 
 Converter = Callable[[Lowering, NodeProto], None]
@@ -78,6 +79,7 @@ def _registry() -> dict[str, Converter]:
         "Sub": partial(convert_binary, "sub", "scale"),
         "Mul": partial(convert_binary, "mul", "scale"),
         "Div": convert_divide,
+        "Where": convert_where,
         "Pow": convert_power,
         "Sum": partial(convert_variadic, "add", "scale"),
         "Mean": partial(convert_variadic, "add", "scale"),
@@ -165,7 +167,6 @@ ELEMENT_WISE: Mapping[str, str] = MappingProxyType(
         "Tanh": "tanh",
         "ThresholdedRelu": "relu",
         "Trilu": "where",
-        "Where": "where",
     }
 )
 """Element-wise functions, as `elementwise_cycles.FUNCTIONS` calls them; what has no name there, by its nearest kin."""

@@ -43,7 +43,23 @@ def convert_element_wise(function: str, low: Lowering, node: NodeProto) -> None:
 def convert_binary(function: str, with_constant: str, low: Lowering, node: NodeProto) -> None:
     """Two operands, or one and a number."""
     operands = low.operands(node)
-    low.emit(node, OpKind.ELEMENTWISE, operands, function=function if len(operands) > 1 else with_constant)
+    if len(operands) > 1:
+        low.emit(node, OpKind.ELEMENTWISE, operands, function=function)
+    else:
+        by_number = function == "mul" and all(low.is_number(t) for t in node.input if t not in operands)
+        more = low.orders(node) | ({"by_number": True} if by_number else {})
+        low.emit(node, OpKind.ELEMENTWISE, operands, function=with_constant, **more)
+
+
+def convert_where(low: Lowering, node: NodeProto) -> None:
+    """A choice by a mask, which costs nothing of its own; one that only replaces what is no number is no step."""
+    condition, *others = node.input
+    test = low.makers.get(condition)
+    kept = [name for name in others if name in low.graph.live]
+    if test is not None and test.op_type == "IsNaN" and kept == [test.input[0]]:
+        low.emit(node, OpKind.VIEW, kept)
+    else:
+        low.emit(node, OpKind.ELEMENTWISE, low.operands(node), function="where", **low.orders(node))
 
 
 def convert_divide(low: Lowering, node: NodeProto) -> None:

@@ -16,21 +16,30 @@ _LONGEST = 12  # operators of a rotation
 def find_rotations(e: GraphEditor) -> None:
     """x cos + turned(x) sin; or halves apart, x1 cos - x2 sin and x2 cos + x1 sin; or a product of complex numbers.
 
-    Sines and cosines are constants, so each product is a scaling; turned(x) is x with its halves (or neighbours)
-    exchanged and one of them negative.
+    Sines and cosines are constants, so each product is a scaling, or stored as tables, which nobody trains;
+    turned(x) is x with its halves (or neighbours) exchanged and one of them negative.
     """
     for add in e.operators(_STEP, "add"):
         for one, other in (add.inputs, add.inputs[::-1]) if len(add.inputs) == 2 else ():
-            plain = e.maker(one, _STEP, "scale")
-            if plain is not None and _turns(e, other, plain.inputs[0], {"scale": 1, "neg": 1}):
-                e.become(add, _STEP, plain.inputs, function="rope")
-                break
+            plain = e.maker(one, _STEP, "scale", "mul")
+            x = None if plain is None else _beside_table(e, plain)
+            if plain is not None and x is not None:
+                product = str(plain.attributes["function"])
+                if _turns(e, other, x, {product: 1, "neg": 1}):
+                    e.become(add, _STEP, [x], function="rope")
+                    break
     for join in e.operators(OpKind.VIEW):
         x = _halves_apart(e, join) or _complex(e, join)
         if x is not None:
             shape = e.shape(join.outputs[0])
             before = e.view_before(join, e.free(f"{join.name}.turned"), [x], shape)
             e.become(join, _STEP, [before], function="rope")
+
+
+def _beside_table(e: GraphEditor, product: Operator) -> str | None:
+    """What a step multiplies by a constant, or by a stored table."""
+    computed = [t for t in product.inputs if not e.is_parameter(t)]
+    return computed[0] if len(computed) == 1 else None
 
 
 def _turns(e: GraphEditor, tensor: str, x: str, wanted: dict[str, int]) -> bool:
@@ -47,7 +56,12 @@ def _turns(e: GraphEditor, tensor: str, x: str, wanted: dict[str, int]) -> bool:
             return False
         if op.kind is _STEP:
             found[str(op.attributes.get("function"))] += 1
-        pieces = (t for t in op.inputs if not (op.kind is OpKind.VIEW and e.source(t) == root))
+        tables = op.kind is _STEP and op.attributes.get("function") == "mul"
+        pieces = (
+            t
+            for t in op.inputs
+            if not (op.kind is OpKind.VIEW and e.source(t) == root) and not (tables and e.is_parameter(t))
+        )
         waiting += pieces
     return False
 

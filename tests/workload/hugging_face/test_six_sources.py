@@ -25,10 +25,19 @@ CONFIGS = {
     "llama": {**_WIDE, **_TEXT, "num_key_value_heads": 2},
     "qwen2": {**_WIDE, **_TEXT, "num_key_value_heads": 2},
     "mixtral": {**_WIDE, **_TEXT, "num_key_value_heads": 2, "num_local_experts": 4},
-    "gpt2": {"n_embd": 256, "n_layer": LAYERS, "n_head": 8, "vocab_size": 1000, "n_positions": TOKENS},
-    "bert": {**_WIDE, **_TEXT},
+    "gpt2": {"n_embd": 256, "n_layer": LAYERS, "n_head": 8, "vocab_size": 1000, "n_positions": TOKENS}
+    | dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0),
+    "bert": {**_WIDE, **_TEXT, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
     "vit": {**_WIDE, "image_size": 64, "patch_size": 8},
-    "t5": {"d_model": 256, "d_ff": 512, "d_kv": 32, "num_layers": LAYERS, "num_heads": 8, "vocab_size": 1000},
+    "t5": {
+        "d_model": 256,
+        "d_ff": 512,
+        "d_kv": 32,
+        "num_layers": LAYERS,
+        "num_heads": 8,
+        "vocab_size": 1000,
+        "dropout_rate": 0.0,
+    },
     "whisper": {
         **_TOWERS,
         "d_model": 256,
@@ -116,7 +125,7 @@ def from_source(source, name, folder):
         pytest.importorskip("onnxscript")
         shapes = tuple({0: torch.export.Dim("batch", min=2)} for _ in inputs)
         torch.onnx.export(
-            model, inputs, folder / "m.onnx", dynamo=True, dynamic_shapes=(shapes,), external_data=False
+            model, inputs, folder / "m.onnx", dynamo=True, dynamic_shapes=shapes, external_data=False
         )
         return load_workload(str(folder / "m.onnx"))
     shapes = tuple({0: torch.export.Dim("batch", min=2)} for _ in inputs)
