@@ -121,6 +121,7 @@ def _rebuild(e: GraphEditor, mixture: _Mixture) -> None:
     e.become(end, OpKind.VIEW, [combined])
     e.tensors[mixture.routes] = replace(e.tensors[mixture.routes], element_bytes=ROUTE_BYTES)
     _score_exactly(e, mixture.routes)
+    _choose(e, mixture.routes)
 
 
 def _move(e: GraphEditor, op: Operator, mixture: _Mixture, now: dict[str, str]) -> None:
@@ -168,3 +169,17 @@ def _score_exactly(e: GraphEditor, routes: str) -> None:
         op = e.maker(op.inputs[0]) if op.inputs else None
     if op is not None and e.is_parameter(op.inputs[1]):
         e.become(op, op.kind, op.inputs, **{**op.attributes, "exact": True})
+
+
+def _choose(e: GraphEditor, routes: str) -> None:
+    """The weights of the chosen experts, divided by their sum or not, in one pass over the scores of all."""
+    weights = e.maker(routes)
+    chosen = routes
+    if weights is not None and weights.kind is _STEP and weights.attributes.get("function") == "div":
+        total = e.maker(e.source(weights.inputs[-1]), OpKind.REDUCE, "sum")
+        if total is None or not e.same(total.inputs[0], weights.inputs[0]):
+            return
+        chosen = e.source(weights.inputs[0])
+    top = e.maker(chosen, OpKind.REDUCE, "max")
+    if weights is not None and top is not None and len(top.inputs) == 1:
+        e.become(weights, OpKind.REDUCE, top.inputs, function="top")

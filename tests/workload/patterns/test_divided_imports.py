@@ -96,15 +96,11 @@ def total(workload, sharding):
     "sharding", [Sharding(1), Sharding(2), Sharding(1, expert=4), Sharding(2, expert=2)], ids=str
 )
 def test_experts_are_those_of_the_family(sharding, pairs):
-    """All but the router, whose program weighs in three steps what the family takes for one."""
+    """The router, too: its program weighs in three steps what the family takes for one."""
     recorded, family = pairs("mixtral")
-    one, other = (total(workload, sharding) for workload in (recorded, family))
-    assert one == other
+    assert layers(recorded, sharding) == layers(family, sharding)
     kinds = {op.kind for op in recorded.operator_graph(4).operators}
     assert {OpKind.DISPATCH, OpKind.COMBINE} <= kinds
-    chains = [workload.chain(4, sharding) for workload in (recorded, family)]
-    saved = [sum(chain.layers[i].saved_bytes for i in chain.index) for chain in chains]
-    assert saved[0] == pytest.approx(saved[1], rel=0.01)
 
 
 @pytest.mark.parametrize("sharding", [Sharding(1), Sharding(2)], ids=str)
