@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         WhatIfOptions,
     )
     from phaze.parallel.serving import ServingPlan, ServingSpace
-    from phaze.parallel.serving.request_simulation import Trial
+    from phaze.parallel.serving.serving_trial import Trial
 
 _PLANS = ("data_parallel", "tensor_parallel", "pipeline_parallel", "iteration_time_s", "memory_bytes")
 _VARIED = ("value", "iteration_time_s", "throughput_samples_per_s", "mfu", "memory_bytes")
@@ -229,8 +229,8 @@ def plan_serving(options: PlanServingOptions) -> PlannedServing:
 
     Raises InputError where an argument is not valid, InfeasibleError where nothing meets the targets.
     """
-    from phaze.inputs.plan_inputs import serving_answer
     from phaze.inputs.recorded.input_files import record_question
+    from phaze.inputs.serving_inputs import serving_answer
     from phaze.runs.run_directory import kept_answer
 
     with kept_answer(options.out) as keep:

@@ -737,6 +737,39 @@ class PlanServingOptions(KeptOptions, EconomicOptions, OneArchOptions):
     concurrency: int | None = option(
         None, "Clients that each ask again as soon as they are answered, instead of --rate.", least=1
     )
+    trace: Path | None = option(
+        None,
+        "Recorded requests: a CSV file with input_tokens and output_tokens, arrival_s and prefix_hashes if known.",
+        metavar="FILE",
+        taken="str | Path | None",
+    )
+    prefix_block: int = option(512, "Prompt tokens that one of a trace's prefix_hashes stands for.", least=1)
+    prefix_hits: float | None = option(
+        None,
+        "Share of every prompt that the prefix cache holds, so that it is not computed, for instance 0.6.",
+    )
+    host_hits: float | None = option(
+        None, "Share of every prompt that is read from the host's memory instead, for instance 0.2."
+    )
+    prefix_cache: Quantity | None = option(
+        None,
+        "Memory of each device kept for beginnings of prompts, for instance 10GiB; hits follow from a trace's hashes.",
+    )
+    host_cache: Quantity | None = option(
+        None,
+        "Memory of the host for each device, where beginnings go that the devices have no room for: 200GB.",
+    )
+    draft: str | None = option(
+        None,
+        "Speculative decoding: the model that guesses tokens, or ngram, which looks them up in the text.",
+        offers=("ngram",),
+        metavar="MODEL",
+    )
+    draft_tokens: int = option(4, "Tokens that are guessed before each pass.", least=1)
+    acceptance: float | None = option(None, "Chance that a guess is accepted if those before it were.")
+    acceptance_length: float | None = option(
+        None, "Tokens that a pass makes on average, its own among them, instead of --acceptance."
+    )
     disaggregate: bool | None = option(
         None,
         "Separate pools of devices for prefill and decode, or not (default: the better).",

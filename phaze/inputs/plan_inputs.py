@@ -4,24 +4,18 @@ the best way to serve.
 
 from __future__ import annotations
 
-import math
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InputError
-from phaze.inputs.economic_inputs import make_economics
 from phaze.inputs.option_models import FailureOptions, PlanChoices, PlanOptions, TaskOptions
 
 if TYPE_CHECKING:
     from phaze.explore.documents.plan_document import PlanDocument, WhatIfDocument
-    from phaze.explore.documents.serving_document import ServingDocument
     from phaze.explore.request.explore_request import Task
-    from phaze.inputs.option_models import PlanServingOptions, WhatIfFailuresOptions, WhatIfOptions
+    from phaze.inputs.option_models import WhatIfFailuresOptions, WhatIfOptions
     from phaze.parallel.failures.goodput import FailingCluster
     from phaze.parallel.parallel_plan import Offload
-    from phaze.parallel.serving import ServingPlan, ServingSpace
-    from phaze.parallel.serving.request_simulation import Trial
-    from phaze.quantity import Quantity
     from phaze.workload.parallel_degrees import Shardable
 
 _VARIED = {"arch", *TaskOptions.described(), *PlanChoices.described(), *FailureOptions.described()}
@@ -202,56 +196,3 @@ def _whole_number(name: str, text: str) -> int:
     if not text.isdigit():
         raise InputError(f"--vary {name}: {text!r} is not a whole number")
     return int(text)
-
-
-def serving_answer(
-    options: PlanServingOptions,
-) -> tuple[ServingSpace, tuple[ServingPlan, Trial | None, ServingDocument]]:
-    """Space of serving plans as the options say, and the best of it. Raises InputError."""
-    from phaze.explore.documents.serving_document import serve
-
-    if options.simulate is not None and options.rate is None and options.concurrency is None:
-        raise InputError(
-            "--simulate needs --rate or --concurrency: requests arrive at some rate, or from clients"
-        )
-    space = _space(options)
-    return space, serve(space, options.simulate, options.seed, make_economics(options))
-
-
-def _space(options: PlanServingOptions) -> ServingSpace:
-    from phaze.cost.fidelity import Fidelity
-    from phaze.hardware.cluster_network import load_network
-    from phaze.inputs.architecture_names import find_architecture
-    from phaze.inputs.named_choices import choose
-    from phaze.inputs.recipe_inputs import served_recipe
-    from phaze.inputs.task_inputs import cache_format, one_workload
-    from phaze.parallel.serving import ServingOptions, ServingSpace, Targets, Traffic
-    from phaze.parallel.serving.serving_engine import NO_ENGINE, load_engine
-    from phaze.workload.operators.kv_cache import KvCache
-
-    dispatch, chip = options.dispatch, find_architecture(options.arch)
-    return ServingSpace(
-        str(one_workload(options.workload)),
-        chip,
-        options.devices,
-        load_network(options.network),
-        Traffic(options.prompt, options.output_tokens, options.rate, options.concurrency),
-        Targets(_seconds(options.max_ttft, "--max-ttft"), _seconds(options.max_tpot, "--max-tpot")),
-        ServingOptions(
-            kv_cache=choose(KvCache, options.kv_cache, "--kv-cache"),
-            kv_cache_format=cache_format(options.kv_cache_format),
-            recipe=served_recipe(options.recipe, chip),
-            chunk=options.chunk,
-            disaggregate=options.disaggregate,
-            dispatch_s=0.0 if dispatch is None else _seconds(dispatch, "--dispatch"),
-            rung=choose(Fidelity, options.rung, "--rung"),
-            engine=NO_ENGINE if options.engine is None else load_engine(options.engine),
-        ),
-    )
-
-
-def _seconds(text: Quantity | None, name: str) -> float:
-    """A time; infinite where none is given."""
-    from phaze.quantity import parse_time
-
-    return math.inf if text is None else parse_time(text, name)

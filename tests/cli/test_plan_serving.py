@@ -114,6 +114,101 @@ def test_one_sentence_and_an_exit_code(plan, options, code, words):
     assert words in err
 
 
+TRACE = "arrival_s,input_tokens,output_tokens,prefix_hashes\n" + "".join(
+    f"{i / 50:g},{64 + i % 7 * 16},{2 + i % 30},u{i % 4}\n" for i in range(120)
+)
+
+
+@pytest.fixture
+def trace(tmp_path):
+    path = tmp_path / "trace.csv"
+    path.write_text(TRACE)
+    return path
+
+
+@pytest.fixture
+def plan_trace(dse, tmp_path, trace):
+    (tmp_path / "served.yaml").write_text(SERVED)
+    asked = ("-a", "h100", "-w", tmp_path / "served.yaml", "--devices", 2, "--trace", trace)
+
+    def call(*options):
+        return dse("plan", "serving", *asked, *options)
+
+    return call
+
+
+def test_a_trace_is_planned_for_and_replayed(plan_trace):
+    cache = ("--prefix-block", 64, "--prefix-cache", "1GiB")
+    code, out, err = plan_trace(*cache, "--simulate", 100, "--no-disaggregate", "--json")
+    assert (code, err) == (0, "")
+    told = json.loads(out)
+    assert told["request"]["recorded_requests"] == 120
+    assert told["request"]["rate_per_s"] == pytest.approx(50)
+    assert told["best"]["requests_per_s"] == pytest.approx(50)
+    whole = sum(64 + i % 7 * 16 for i in range(120))
+    known = sum(min(64, 63 + i % 7 * 16) for i in range(4, 120))
+    assert told["best"]["cached_share"] == pytest.approx(known / whole)
+    assert told["simulation"]["tpot"]["mean_s"] == pytest.approx(told["best"]["tpot_s"], rel=0.15)
+    assert "trace" in told["manifest"]["inputs_sha256"]
+    code, out, _ = plan_trace(*cache, "--rate", 100, "--no-disaggregate")
+    assert code == 0
+    shown = " ".join(out.split())
+    assert "120 recorded, 112 tokens in, 16 out on average" in shown
+    assert "found in the prefix cache" in shown
+
+
+def test_guesses_and_known_prefixes(plan):
+    known = ("--prefix-hits", 0.5, "--host-hits", 0.25, "--rate", 20, "--no-disaggregate")
+    code, out, err = plan("--draft", "ngram", "--acceptance", 0.6, *known, "--json")
+    assert (code, err) == (0, "")
+    told = json.loads(out)
+    assert told["best"]["cached_share"] == 0.75
+    assert told["best"]["loaded_share"] == 0.25
+    assert 1 < told["best"]["tokens_per_pass"] < 5
+    (start,) = (one["command"] for one in told["starts"])
+    assert "--enable-prefix-caching --speculative-config" in start
+    assert '"num_speculative_tokens": 4' in start
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--prefix-hits", 1.5), "shares of a prompt: of 0 to 1 together"),
+        (("--prefix-cache", "1GiB"), "needs prompts that begin alike"),
+        (("--host-cache", "1GiB"), "is for a trace with prefix_hashes"),
+        (("--prefix-hits", 0.5, "--prefix-cache", "90GiB"), "leaves nothing of the 72 GiB"),
+        (("--draft", "ngram"), "either --acceptance"),
+        (("--draft", "ngram", "--acceptance", 0.5, "--acceptance-length", 2), "either --acceptance"),
+        (("--draft", "ngram", "--acceptance", -1), "must be a chance of 0 to 1"),
+        (("--draft", "ngram", "--acceptance-length", 9), "makes 1 to 5"),
+        (("--draft", "nothing", "--acceptance", 0.5), "nothing"),
+        (("--acceptance", 0.5), "--acceptance needs --draft"),
+    ],
+)
+def test_loads_that_make_no_sense(plan, options, said):
+    code, out, err = plan(*options)
+    assert (code, out) == (2, "")
+    assert said in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--prompt", 100), "--prompt is not for a trace"),
+        (("--prefix-hits", 0.5, "--prefix-cache", "1GiB", "--prefix-block", 64), "leave out the shares"),
+        (("--host-cache", "2TB", "--prefix-block", 64), "of host memory that each h100 has"),
+        (("--prefix-block", 8), "1 prefix_hashes"),
+    ],
+)
+def test_traces_that_make_no_sense(plan_trace, trace, options, said):
+    if said.startswith("1 prefix"):
+        trace.write_text(TRACE.replace(",u1\n", ",u1 a b c d e f g h i j\n"))
+        said = "line 3: 11 prefix_hashes of 8 tokens each are more than its 80 input tokens"
+    code, out, err = plan_trace(*options)
+    assert (code, out) == (2, "")
+    assert said in " ".join(err.split())
+
+
 def test_the_commands_of_the_page_are_understood():
     block = "".join(re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL))
     verb = typer.main.get_command(app).commands["plan"].commands["serving"]

@@ -6,10 +6,12 @@ TensorRT-LLM 1.1 "trtllm-serve" (nvidia.github.io/TensorRT-LLM). The weights are
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 
 from phaze.parallel.serving import Policy, Pool, ServingOptions, ServingPlan, Traffic
+from phaze.parallel.serving.load.speculation import Speculation
 from phaze.parallel.serving.serving_plan import Role
 
 
@@ -20,11 +22,14 @@ def start_commands(
 
     Replicas that share experts are one group. Only SGLang's options say which of two pools a server is for.
     """
+    guessed = options.speculation is not None  # only vLLM's options say how without a file beside them
     for pool in plan.pools:
         if len(plan.pools) == 1:
             yield "vllm", pool, " ".join(_vllm(plan, pool, traffic, options))
-            yield "tensorrt-llm", pool, " ".join(_tensorrt_llm(plan, pool, traffic))
-        yield "sglang", pool, " ".join(_sglang(plan, pool, traffic, options))
+            if not guessed:
+                yield "tensorrt-llm", pool, " ".join(_tensorrt_llm(plan, pool, traffic))
+        if not guessed:
+            yield "sglang", pool, " ".join(_sglang(plan, pool, traffic, options))
 
 
 def _tokens(plan: ServingPlan, pool: Pool) -> int:
@@ -36,6 +41,8 @@ def _tokens(plan: ServingPlan, pool: Pool) -> int:
 
 
 def _whole_length(traffic: Traffic) -> int:
+    if traffic.recorded is not None:
+        return int((traffic.recorded.prompts + traffic.recorded.outputs).max())
     return traffic.prompt_tokens + traffic.output_tokens
 
 
@@ -48,6 +55,17 @@ def _vllm(plan: ServingPlan, pool: Pool, traffic: Traffic, options: ServingOptio
     yield f"--max-model-len {_whole_length(traffic)} --gpu-memory-utilization {options.memory_share:g}"
     if options.kv_cache_format == "fp8":
         yield "--kv-cache-dtype fp8"
+    if plan.cached_share:
+        yield "--enable-prefix-caching"
+    if options.speculation is not None:
+        yield f"--speculative-config '{json.dumps(_speculative(options.speculation))}'"
+
+
+def _speculative(guessed: Speculation) -> dict[str, object]:
+    """Configuration of vLLM's speculative decoding; the weights of a draft are in a folder named `DRAFT`."""
+    if guessed.draft is None:
+        return {"method": "ngram", "num_speculative_tokens": guessed.tokens, "prompt_lookup_max": 4}
+    return {"model": "DRAFT", "num_speculative_tokens": guessed.tokens}
 
 
 def _sglang(plan: ServingPlan, pool: Pool, traffic: Traffic, options: ServingOptions) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,7 +21,7 @@ from phaze.hardware.economics.economic_figures import Economics
 from phaze.hardware.silicon.die_area import area_mm2
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.parallel.serving import ServingPlan, ServingSpace, best_of
-from phaze.parallel.serving.request_simulation import Trial, trial
+from phaze.parallel.serving.serving_trial import Trial, trial
 
 SERVING_SCHEMA = DocumentName.SERVING.version(2)
 _MILLION = 1e6
@@ -57,6 +57,11 @@ class ServingFigures(_Figures):
     pools: list[PoolFigures]
     chunk_tokens: int = Field(description="tokens that one pass takes of a prompt")
     prompts_per_pass: int = Field(1, description="prompts that one pass takes such tokens of, at most")
+    cached_share: float = Field(0.0, description="of prompt tokens, found in the prefix cache")
+    loaded_share: float = Field(0.0, description="of prompt tokens, the part of these read from hosts")
+    tokens_per_pass: float = Field(
+        1.0, description="output tokens of a sequence in a decode pass, guessed ones included"
+    )
     ttft_s: float = Field(description="time to first token, mean")
     waiting_s: float = Field(description="the part of it before the prefill begins")
     tpot_s: float = Field(description="time per output token after the first, mean")
@@ -227,12 +232,14 @@ def serving_cost(plan: ServingPlan, space: ServingSpace, economics: Economics) -
 def serving_request(space: ServingSpace) -> dict[str, Any]:
     """What was asked of a service, every default spelled out."""
     targets = {f"max_{name}": value for name, value in asdict(space.targets).items()}
+    load = {f.name: getattr(space.traffic, f.name) for f in fields(space.traffic) if f.name != "recorded"}
     return {
         "workload": space.workload,
         "architecture": space.architecture.name,
         "devices": space.devices,
         "network": space.network.name,
-        **asdict(space.traffic),
+        **load,
+        "recorded_requests": None if space.traffic.recorded is None else len(space.traffic.recorded.prompts),
         **{name: value if math.isfinite(value) else None for name, value in targets.items()},
         **asdict(space.options),
         "engine": space.options.engine.name,

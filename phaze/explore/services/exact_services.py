@@ -12,8 +12,8 @@ from phaze.explore.services.service_request import Worth
 from phaze.hardware.architecture import from_table
 from phaze.hardware.spaces.design_space import architecture_id
 from phaze.parallel.serving import Policy, ServingPlan, ServingSpace
+from phaze.parallel.serving.chip_costs import Chip, Chips
 from phaze.parallel.serving.disaggregated_pools import decoding_offers, paired, prefilling_offers
-from phaze.parallel.serving.layer_grid import Chip, Chips
 from phaze.parallel.serving.model_replica import Replica
 from phaze.parallel.serving.replica_offers import Offers, ServingChoice, chosen
 from phaze.parallel.serving.service_bounds import Shape, Way
@@ -90,7 +90,7 @@ class ExactServices:
         worth = self._worth_of(offers, kept)
         best = int(worth.argmax())
         policy = Policy.PREFILL_FIRST if way.chunk is None else Policy.CHUNKED
-        tokens = way.chunk or load.prompt_tokens
+        tokens = way.chunk or load.longest_fresh
         choice = chosen(policy, replica, offers, int(kept[best]), tokens, load.rate_per_s)
         return float(worth[best]), choice
 

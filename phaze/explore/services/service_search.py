@@ -28,7 +28,7 @@ from phaze.hardware.derived_figures import (
     narrow_speed,
     sustained_flops_per_s,
 )
-from phaze.parallel.serving.layer_grid import Chips, without_attention
+from phaze.parallel.serving.chip_costs import Chips, without_attention
 from phaze.parallel.serving.least_passes import GridSums
 from phaze.parallel.serving.service_bounds import ServiceBounds, Way
 from phaze.parallel.serving.serving_search import best_of
@@ -130,7 +130,7 @@ class ServiceSearch:
         for at, layer in enumerate(chain.index):
             if not grid.samples[at]:
                 found = found + product_events(without_attention(chain.layers[layer].forward))
-        return found * float(grid.width * (load.prompt_tokens + load.passes))
+        return found * float(grid.width * (load.fresh_tokens + load.later_tokens))
 
     @cached_property
     def _product_j(self) -> Floats:

@@ -107,6 +107,8 @@ def _files(options: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
         yield from _bases(what, path)
     if isinstance(fleet := options.get("fleet"), str | Path):
         yield "fleet", Path(fleet)
+    if isinstance(trace := options.get("trace"), str | Path):
+        yield "trace", Path(trace)
     if isinstance(own := options.get("calibration"), str | Path):
         yield "calibration", Path(own)
     if isinstance(figures := options.get("economics"), str | Path):

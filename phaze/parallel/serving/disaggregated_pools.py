@@ -67,7 +67,7 @@ def paired(space: ServingSpace, first: Offered, second: Offered) -> ServingChoic
     """The best split of the devices between two shapes with what they offer; None where no limit or split is kept."""
     (sender, prompts), (receiver, tokens), rate = first, second, space.traffic.rate_per_s
     transfer_s = space.transfer_s(sender.devices, receiver.devices)
-    tokens = tokens.delayed(transfer_s / space.traffic.passes, space.limits.targets)
+    tokens = tokens.delayed(transfer_s / space.traffic.later_tokens, space.limits.targets)
     made, sent = best_offer(prompts, rate), best_offer(tokens, rate)
     if made is None or sent is None:
         return None
@@ -113,7 +113,7 @@ def _choice(
         parts,
         space.traffic.rate_per_s or min(served_per_s),
         binding_limit(slower.offers, slower.at),
-        space.traffic.prompt_tokens,
+        space.traffic.longest_fresh,
         transfer_s,
     )
 

@@ -3,172 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from phaze.arrays import Floats
-from phaze.cost.cost_model import CostModel
-from phaze.cost.pass_energy import dynamic_j, pass_events
 from phaze.errors import InputError
-from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.parallel.serving.chip_costs import (
+    ChainCosts,
+    Chip,
+    Line,
+    doublings,
+    is_attention,
+    only_attention,
+    without_attention,
+)
 from phaze.parallel.serving.serving_requests import Traffic
-from phaze.scheduling.layers import TimedChain
-from phaze.scheduling.passes import SolveLimits
-from phaze.tolerances import PASS_STATES
 from phaze.workload.operators.kv_cache import CacheFormat, KvCache
 from phaze.workload.operators.low_precision import Recipe
 from phaze.workload.parallel_degrees import Sharding
-from phaze.workload.work import Layer, LayerChain, Pass, Work
+from phaze.workload.work import LayerChain
 from phaze.workload.workload import Mode, Workload
 from phaze.workload.workload_loader import load_workload
 
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """Values (G, ...) at ascending points (G,); between two points the straight line, outside none."""
-
-    points: Floats
-    values: Floats
-
-    def at(self, where: ArrayLike) -> Floats:
-        """The values at some places, (*where, ...). ValueError beyond the points."""
-        x = np.asarray(where, dtype=np.float64)
-        if x.size and not (self.points[0] <= x.min() and x.max() <= self.points[-1]):
-            msg = f"{x.min():g} .. {x.max():g} is not within {self.points[0]:g} .. {self.points[-1]:g}"
-            raise ValueError(msg)
-        if len(self.points) == 1:
-            return self.values[np.zeros(x.shape, dtype=np.intp)]
-        left = np.clip(np.searchsorted(self.points, x, side="right") - 1, 0, len(self.points) - 2)
-        width = self.points[left + 1] - self.points[left]
-        share = ((x - self.points[left]) / width).reshape(x.shape + (1,) * (self.values.ndim - 1))
-        found: Floats = self.values[left] * (1 - share) + self.values[left + 1] * share
-        return found
-
-
-def doublings(first: int, last: int) -> list[int]:
-    """`first`, its doubles below `last`, and `last`."""
-    found = []
-    while first < last:
-        found.append(first)
-        first *= 2
-    return [*found, last]
-
-
-def is_attention(work: Work) -> bool:
-    """Whether an operator looks at the key-value cache."""
-    return work.flash is not None or work.of_cache
-
-
-def without_attention(pass_: Pass) -> Pass:
-    """The pass without its attention; what waited for it waits for what it waited for."""
-    edges = set(pass_.edges)
-    for gone in (i for i, work in enumerate(pass_.works) if is_attention(work)):
-        before = [a for a, b in edges if b == gone]
-        after = [b for a, b in edges if a == gone]
-        edges = {edge for edge in edges if gone not in edge} | set(product(before, after))
-    return _kept(pass_, edges, lambda work: not is_attention(work))
-
-
-def only_attention(pass_: Pass) -> Pass:
-    """The attention of a pass alone."""
-    return _kept(pass_, set(pass_.edges), is_attention)
-
-
-def _kept(pass_: Pass, edges: set[tuple[int, int]], keep: Callable[[Work], bool]) -> Pass:
-    at = {old: new for new, old in enumerate(i for i, work in enumerate(pass_.works) if keep(work))}
-    between = sorted((at[a], at[b]) for a, b in edges if a in at and b in at)
-    return Pass(tuple(pass_.works[i] for i in at), tuple(between))
-
-
-@dataclass(frozen=True, slots=True)
-class ChainCosts:
-    """Costs of the layers of a chain on one device, (L,) each: seconds, joules of events, kernels launched."""
-
-    seconds: Floats
-    joules: Floats
-    kernels: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class Chips:
-    """Architectures on a network, at some fidelity of the cost model; `table` has a row for each, costed side by side.
-
-    Layers are costed once: those without experts are the same objects however experts are dealt.
-    """
-
-    model: CostModel
-    table: ArchitectureTable
-    _known: dict[tuple[int, Callable[[Pass], Pass]], tuple[Layer, Floats]] = field(default_factory=dict)
-
-    def each(self, chains: Sequence[LayerChain], part: Callable[[Pass], Pass], row: int = 0) -> list[Floats]:
-        """Seconds, joules and kernels of a part of every layer of some inference chains on one of them, (L, 3) each.
-
-        Layers of all chains are costed together, which is faster than one after the other.
-        """
-        layers = {id(layer): layer for chain in chains for layer in chain.layers}
-        new = {at: layer for at, layer in layers.items() if (at, part) not in self._known}
-        if new:
-            figures = self._costed(
-                replace(chains[0], layers=tuple(new.values()), index=(*range(len(new)),)), part
-            )
-            self._known.update({(at, part): (new[at], found) for at, found in zip(new, figures, strict=True)})
-        return [
-            np.array([self._known[id(chain.layers[u]), part][1][row] for u in chain.index])
-            for chain in chains
-        ]
-
-    def _costed(self, chain: LayerChain, part: Callable[[Pass], Pass]) -> Floats:
-        """Seconds, joules and kernels of a part of each layer on every architecture, (L, A, 3)."""
-        layers = tuple(replace(layer, forward=part(layer.forward)) for layer in chain.layers)
-        rows = np.arange(len(self.table))
-        kernels = np.flatnonzero(self.model.factors.simt_of >= 0)
-        if len(kernels):  # of all layers at once: they are kept
-            self.model.fastest_s([w for layer in layers for w in layer.forward.works], kernels[:1])
-        timed = TimedChain(replace(chain, layers=layers), self.model, self.table)
-        _, times = timed.exact(rows, SolveLimits(lambda: np.inf, PASS_STATES))
-        found = np.zeros((len(layers), len(rows), 3))
-        for layer, pass_ in enumerate(timed.forward):
-            found[layer, :, 0] = times.forward_s[:, layer]
-            if pass_.work.works:
-                found[layer, :, 1] = dynamic_j(pass_events(pass_.costs, rows), self.table)
-                found[layer, :, 2] = len(pass_.work.works)
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class Chip:
-    """One architecture among some that are costed together; `table` has one row."""
-
-    among: Chips
-    row: int
-    table: ArchitectureTable
-
-    @classmethod
-    def alone(cls, model: CostModel, table: ArchitectureTable) -> Chip:
-        """The only architecture of a table."""
-        return cls(Chips(model, table), 0, table)
-
-    @classmethod
-    def of(cls, among: Chips, row: int) -> Chip:
-        """One of several."""
-        return cls(among, row, among.table.take([row]))
-
-    def costs(self, chain: LayerChain, part: Callable[[Pass], Pass]) -> ChainCosts:
-        """Costs of a part of every layer of an inference chain."""
-        return self.each([chain], part)[0]
-
-    def each(self, chains: Sequence[LayerChain], part: Callable[[Pass], Pass]) -> list[ChainCosts]:
-        """The same of some chains."""
-        found = self.among.each(chains, part, self.row)
-        return [ChainCosts(one[:, 0], one[:, 1], one[:, 2]) for one in found]
-
-
 PROMPTS = 8  # that a prefill pool takes at once at most
 LEAST_CHUNK = 128  # tokens; smaller chunks leave the products of a chip idle
+_TILE = 128  # queries; attention of fewer takes hardly less time
 _FINE = range(64, 1024)  # tokens after which there is a point between powers of two
 
 
@@ -215,7 +77,8 @@ class LayerGrid:
     `chunks`: sizes in which prompts are taken, the whole prompt among them; `largest_batch` sequences decode at once.
     `experts`: replicas that deal the experts of the model among them and work side by side, each on sequences of its
     own (data-parallel attention): figures are of one of them when all have as much to do. `prompts`: whole ones that a
-    pass takes beside decode at most.
+    pass takes beside decode at most. `verified`: tokens of each decoding sequence in a pass, guesses among them.
+    `most_tokens`: of prompts in a pass at most, where requests are recorded, so that chunks are of any size.
     """
 
     served: Served
@@ -226,6 +89,8 @@ class LayerGrid:
     largest_batch: int
     experts: int = 1
     prompts: int = 1
+    verified: int = 1
+    most_tokens: int = 0
 
     @property
     def sharding(self) -> Sharding:
@@ -253,9 +118,20 @@ class LayerGrid:
 
     @cached_property
     def decode_attention(self) -> tuple[Line, ...]:
-        """Attention of decoding sequences by their number, at each of `contexts`."""
+        """Attention of decoding sequences by their number, at each of `contexts`.
+
+        Where guesses are verified no faster than one token alone is.
+        """
         chains = [self.decode_chains(context) for context in self.contexts]
-        return tuple(self._line(self.batch_points, costs) for costs in self._attentions_of(chains))
+        found = tuple(self._line(self.batch_points, costs) for costs in self._attentions_of(chains))
+        if self.verified == 1:
+            return found
+        guessed = [self.verify_chains(context) for context in self.contexts]
+        more = (self._line(self.batch_points, costs) for costs in self._attentions_of(guessed))
+        return tuple(
+            Line(one.points, np.maximum(one.values, other.values))
+            for one, other in zip(found, more, strict=True)
+        )
 
     @cached_property
     def batch_points(self) -> list[int]:
@@ -266,10 +142,15 @@ class LayerGrid:
         """The model on every number of `batch_points` decoding sequences of some context."""
         return _ends_first(self.batch_points, lambda batch: self._decode(batch, context))
 
+    def verify_chains(self, context: int) -> list[LayerChain]:
+        """The same with all the tokens of each sequence that a pass verifies."""
+        several = self.served.prefill(self.verified, context)
+        return _ends_first(self.batch_points, lambda batch: several.chain(batch, self.sharding))
+
     @cached_property
     def contexts(self) -> tuple[int, ...]:
-        """Tokens in the cache before the first and before the last decode pass of a request."""
-        return tuple(sorted({self.traffic.prompt_tokens, self.traffic.last_context}))
+        """Tokens in the cache before the first and before the last decode pass of a request; of many kinds, between."""
+        return self.traffic.contexts
 
     @cached_property
     def chunk_attention(self) -> Mapping[int, Line]:
@@ -277,6 +158,39 @@ class LayerGrid:
         costs = self._attentions_of([self.chunk_chains(chunk) for chunk in self.chunks])
         each = zip(self.chunks, costs, strict=True)
         return {chunk: self._line(self.befores(chunk), some) for chunk, some in each}
+
+    @cached_property
+    def piece_attention(self) -> tuple[tuple[Line, Line], ...]:
+        """Attention of a piece of a prompt by the tokens before it, for every size of `piece_sizes`.
+
+        Of one alone, and of one more beside others.
+        """
+        counts = [(size, n) for size in self.piece_sizes for n in (1, PROMPTS)]
+        costs = self._attentions_of([self.piece_chains(size, n) for size, n in counts])
+        lines = [self._line(self._ends(size), some) for (size, _), some in zip(counts, costs, strict=True)]
+        return tuple(
+            (one, Line(one.points, (many.values - one.values) / (PROMPTS - 1)))
+            for one, many in zip(lines[::2], lines[1::2], strict=True)
+        )
+
+    @cached_property
+    def piece_sizes(self) -> list[int]:
+        """Sizes of pieces of recorded prompts at which attention is costed.
+
+        Also where a power of two has been left: the tiles of a kernel fill another wave of cores there.
+        """
+        longest = self.traffic.longest_fresh
+        doubled = doublings(_TILE, longest) if longest > _TILE else [longest]
+        return sorted({1, *doubled, *(n * 5 // 4 for n in doubled if n * 5 // 4 < longest)})
+
+    def piece_chains(self, size: int, prompts: int = 1) -> list[LayerChain]:
+        """The model on a piece of some prompts, after none and after the most earlier tokens."""
+        return [
+            self.served.prefill(size, before).chain(prompts, self.sharding) for before in self._ends(size)
+        ]
+
+    def _ends(self, size: int) -> list[int]:
+        return sorted({0, self.traffic.longest_fresh - size})
 
     @cached_property
     def prompt_attention(self) -> Line:
@@ -291,7 +205,7 @@ class LayerGrid:
     @property
     def prompt_chains(self) -> list[LayerChain]:
         """The model on as many whole prompts as `prompt_points`."""
-        prefill = self.served.prefill(self.traffic.prompt_tokens)
+        prefill = self.served.prefill(self.traffic.fresh_tokens, self.traffic.cached_tokens)
         return [prefill.chain(prompts, self.sharding) for prompts in self.prompt_points]
 
     @cached_property
@@ -329,25 +243,39 @@ class LayerGrid:
 
     @cached_property
     def cache_bytes(self) -> tuple[Floats, Floats]:
-        """Cache of one sequence on one device, (L,) each: when it begins to decode, and when it ends."""
-        first, last = self.contexts[0], self.contexts[-1]
+        """Cache of one sequence on one device, (L,) each: when it begins to decode, and when it ends.
+
+        A prefix that the cache keeps for all is none of theirs. Of recorded requests: the shortest, the longest.
+        """
+        shared = self.traffic.cached_tokens if self.traffic.shared and self.traffic.recorded is None else 0
+        first, last = self.contexts[0] - shared, self.contexts[-1] - shared
         ends = [_positions(self._decode(1, c), "cache_bytes") for c in (first, last)]
         return ends[0], ends[1]
 
     @cached_property
-    def prompt_flops(self) -> float:
-        """Model FLOPs of one prompt, all devices together, with logits of its last token alone."""
-        whole = self.served.prefill(self.traffic.prompt_tokens).chain(1, 1)
+    def token_bytes(self) -> tuple[Floats, Floats]:
+        """Cache of one sequence, (L,) each: without tokens, and for every token, between few whole pages and many."""
+        page = max(self.served.kv_cache.page, 1)
+        few = page * max(1, min(self.traffic.contexts[0], self.traffic.prompt_tokens // 2) // page)
+        many = max(few + page, page * (self.traffic.last_context // page))
+        bytes_ = [_positions(self._decode(1, held - 1), "cache_bytes") for held in (few, many)]
+        each = (bytes_[1] - bytes_[0]) / (many - few)
+        return bytes_[0] - few * each, each
+
+    def prompt_flops(self, load: Traffic) -> float:
+        """Model FLOPs of a prompt of some load, on average, of all devices, with logits of its last token alone."""
+        fresh, before = load.mean_piece
+        whole = self.served.prefill(fresh, before).chain(1, 1)
         flops = np.array([whole.layers[u].model_flops for u in whole.index])
-        flops[self.samples] /= self.traffic.prompt_tokens
+        flops[self.samples] /= fresh
         return float(flops.sum())
 
     @cached_property
     def token_points(self) -> list[int]:
         """Tokens of a pass at which everything but attention is costed."""
-        prompt = self.traffic.prompt_tokens
+        prompt, decoding = self.traffic.fresh_tokens, self.largest_batch * self.verified
         beside = max(*self.chunks, self.prompts * prompt)
-        most = max(PROMPTS * prompt, self.largest_batch + beside)
+        most = self.most_tokens + decoding if self.most_tokens else max(PROMPTS * prompt, decoding + beside)
         doubled = doublings(1, most)
         return sorted({*doubled, *(n * 3 // 2 for n in doubled if n in _FINE and n * 3 // 2 < most)})
 
@@ -366,7 +294,7 @@ class LayerGrid:
 
     def befores(self, chunk: int) -> list[int]:
         """Tokens of a prompt before a chunk of it, least and most."""
-        return sorted({0, self.traffic.prompt_tokens - chunk})
+        return sorted({self.traffic.cached_tokens, self.traffic.prompt_tokens - chunk})
 
     def chunk_chains(self, chunk: int) -> list[LayerChain]:
         """The model on a chunk of a prompt, after the least and the most earlier tokens."""

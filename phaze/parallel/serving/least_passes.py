@@ -15,13 +15,8 @@ from numpy.typing import ArrayLike
 
 from phaze.arrays import Floats, Rows
 from phaze.cost.latency_bound import LowerTables, lower_s, tensor_lower_s
-from phaze.parallel.serving.layer_grid import (
-    Chips,
-    LayerGrid,
-    Line,
-    only_attention,
-    without_attention,
-)
+from phaze.parallel.serving.chip_costs import Chips, Line, only_attention, without_attention
+from phaze.parallel.serving.layer_grid import LayerGrid
 from phaze.scheduling.passes import TimedPass
 from phaze.tolerances import BOUND_ROUNDING
 from phaze.workload.work import LayerChain, Pass
@@ -136,7 +131,7 @@ class LeastPasses:
 
     def mixed_s(self, batch: Floats, size: int) -> Floats:
         """A pass that decodes sequences (B,) beside a chunk, mean over the chunks of a prompt, (B, A)."""
-        count = -(-self.grid.traffic.prompt_tokens // size)
+        count = -(-self.grid.traffic.fresh_tokens // size)
         if count == 1:
             return self.joined_s(batch, np.ones(len(batch)))
         logits = (self.head.at(batch) * (count - 1) + self.head.at(batch + 1)) / count
@@ -144,7 +139,7 @@ class LeastPasses:
 
     def joined_s(self, batch: Floats, prompts: Floats) -> Floats:
         """A pass that decodes sequences (B,) beside some whole prompts (B,), (B, A); straight where the body is."""
-        tokens = batch + prompts * self.grid.traffic.prompt_tokens
+        tokens = batch + prompts * self.grid.traffic.fresh_tokens
         return (
             self.body.at(tokens)
             + self._logits_s(batch, prompts)
@@ -156,7 +151,7 @@ class LeastPasses:
         """A pass of some whole prompts (...,), (..., A)."""
         each = np.asarray(prompts, dtype=np.float64)
         found: Floats = (
-            self.body.at(each * self.grid.traffic.prompt_tokens) + self.head.at(each) + self.prompts.at(each)
+            self.body.at(each * self.grid.traffic.fresh_tokens) + self.head.at(each) + self.prompts.at(each)
         )
         return found
 
@@ -185,7 +180,7 @@ class LeastPasses:
         return self.attention[0].at(batch) * (1 - share) + self.attention[1].at(batch) * share
 
     def _chunk_s(self, size: int, count: int) -> Floats:
-        line, last = self.chunks[size], self.grid.traffic.prompt_tokens - size
-        befores = np.minimum(np.arange(count) * size, last)
+        load, line = self.grid.traffic, self.chunks[size]
+        befores = np.minimum(load.cached_tokens + np.arange(count) * size, load.prompt_tokens - size)
         found: Floats = line.at(befores.astype(np.float64)).mean(axis=0)
         return found

@@ -78,6 +78,7 @@ def loaded_offers(saturated: Cycle, most: int, rate_per_s: float, limits: Limits
     batch = np.interp(each, [0.0, *reached], [0.0, *saturated.batch])
     seen = replace(saturated, batch=np.minimum(batch + 1, saturated.batch[-1]))
     waiting = seen.waiting_s(each)
+    waiting = waiting + seen.loading.waiting_s(each)
     late = {
         Binding.LOAD: (each > reached[-1]) | ~np.isfinite(waiting),
         Binding.BATCH: crowd(batch) > saturated.batch[-1],
@@ -113,7 +114,7 @@ def closed_loop(saturated: Cycle, clients: Floats, memory_bytes: float) -> tuple
     places = max(1, int(np.logical_and.accumulate(fits & saturated.keeps_up).sum()))
     held = np.maximum.accumulate(saturated.clients[:places])
     seen = replace(saturated, batch=np.interp(clients, held, saturated.batch[:places]))
-    return seen, np.maximum(clients - held[-1], 0.0) / seen.requests_per_s
+    return seen, np.maximum(clients - held[-1], 0.0) / seen.requests_per_s + seen.loading.mean_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,7 @@ def prefilling(prefill: Prefill, limits: Limits, most: int, rate_per_s: float | 
         replicas = np.arange(most, 0, -prefill.replica.together)
         each = rate_per_s / replicas
         waiting, at = (
-            prefill.waiting_s(each),
+            prefill.waiting_s(each) + prefill.loading.waiting_s(each),
             np.zeros(len(replicas), dtype=np.intp),
         )  # one prompt after the other
     prompts, memory = np.array(prefill.prompts, dtype=np.float64)[at], prefill.memory.take(at)

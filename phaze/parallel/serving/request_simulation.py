@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -12,14 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.arrays import Floats
-from phaze.errors import InputError
-from phaze.parallel.cluster import check_count
+from phaze.parallel.serving.load.prompt_passes import pieces
+from phaze.parallel.serving.load.recorded_load import Counts
 from phaze.parallel.serving.model_replica import Chunk, Replica
-from phaze.parallel.serving.serving_plan import Policy, Pool, Role, ServingPlan
-from phaze.parallel.serving.serving_space import ServingSpace
-from phaze.parallel.serving.steady_state import Cycle, chunks_of
 
-Seconds = Callable[[int, int, int | None, int], tuple[float, ...]]
+Seconds = Callable[[int, int, tuple[Chunk, ...]], tuple[float, ...]]
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,8 @@ class Engine:
 
     `places`: sequences of one engine at once, those with half a prompt included. `one_queue`: whichever engine is
     free takes the next request, as where nothing decodes; otherwise each has the requests that it was dealt.
-    `most_prompts`: whole prompts that one pass takes at most.
+    `most_prompts`: whole prompts that one pass takes at most. Of recorded prompts, `piece_tokens` of one at most, and
+    `pass_tokens` of several that are whole.
     """
 
     replica: Replica
@@ -37,14 +36,24 @@ class Engine:
     places: int
     one_queue: bool = False
     most_prompts: int = 1
+    piece_tokens: int = 0
+    pass_tokens: int = 0
 
 
 @dataclass(frozen=True)
 class Requests:
-    """Arrivals in s, ascending, and output tokens, (N,) each."""
+    """Arrivals in s, ascending, and output tokens, (N,) each.
+
+    Of recorded ones also tokens of each prompt, and those of them that are cached. `loads_s`: seconds on the host's
+    link before a prompt may begin. `passes`: decode passes of each, where tokens are guessed.
+    """
 
     arrivals_s: Floats
-    outputs: NDArray[np.int64]
+    outputs: Counts
+    prompts: Counts | None = None
+    cached: Counts | None = None
+    loads_s: Floats | None = None
+    passes: Counts | None = None
 
 
 @dataclass(frozen=True)
@@ -102,9 +111,10 @@ def simulate(engine: Engine, requests: Requests, context: int, seed: int = 0) ->
     (`closed`) follow those that end, and are dealt to the engines in turn.
     """
     stages, costs = engine.replica.stages, _seconds(engine)
-    requests = replace(requests, arrivals_s=requests.arrivals_s.copy())
-    queues = _queues(engine, requests, seed)
-    loops = [_Loop(engine, requests, costs, waiting, following, context) for waiting, following in queues]
+    requests = _guessed(engine, replace(requests, arrivals_s=requests.arrivals_s.copy()), seed)
+    link = _Link(requests)
+    queues = _queues(engine, requests, link, seed)
+    loops = [_Loop(engine, requests, costs, *queue, link, context) for queue in queues]
     free_s, ready = [0.0] * stages, [(0.0, e) for e in range(stages)]
     while ready:
         at, number = heapq.heappop(ready)
@@ -124,14 +134,36 @@ def simulate(engine: Engine, requests: Requests, context: int, seed: int = 0) ->
 
 
 def _seconds(engine: Engine) -> Seconds:
-    """Seconds of a pass on every stage: decoding sequences, mean context in whole tokens, chunk, prompts."""
+    """Seconds of a pass on every stage: decoding sequences, mean context in whole tokens, chunks of prompts."""
 
     @cache
-    def seconds(count: int, context: int, piece: int | None, prompts: int) -> tuple[float, ...]:
-        chunk = None if piece is None else replace(engine.chunks[piece], prompts=prompts)
-        return tuple(engine.replica.pass_costs(float(count), float(context), chunk)[:, 0].tolist())
+    def seconds(count: int, context: int, chunks: tuple[Chunk, ...]) -> tuple[float, ...]:
+        return tuple(engine.replica.pass_costs(float(count), float(context), *chunks)[:, 0].tolist())
 
     return seconds
+
+
+def _guessed(engine: Engine, requests: Requests, seed: int) -> Requests:
+    """Requests with the passes that each takes, drawn where tokens are guessed."""
+    guessed = engine.replica.speculation
+    if guessed is None:
+        return replace(requests, passes=requests.outputs - 1)
+    rng = np.random.default_rng((seed, 1))
+    return replace(requests, passes=guessed.drawn(requests.outputs - 1, rng))
+
+
+class _Link:
+    """The link to the host's memory: prefixes one after the other, in the order in which requests come."""
+
+    def __init__(self, requests: Requests) -> None:
+        self._loads_s, self._free_s = requests.loads_s, 0.0
+
+    def ready_s(self, request: int, arrival_s: float) -> float:
+        """When a request that arrives has its prefix on the device."""
+        if self._loads_s is None or not self._loads_s[request]:
+            return arrival_s
+        self._free_s = max(self._free_s, arrival_s) + float(self._loads_s[request])
+        return self._free_s
 
 
 @dataclass
@@ -141,8 +173,9 @@ class _Loop:
     engine: Engine
     requests: Requests
     seconds: Seconds
-    waiting: deque[int]
+    waiting: list[tuple[float, int]]  # a heap: when requests may begin, and they
     following: deque[int]  # requests of clients that wait for an answer
+    link: _Link
     context: int
     admitted: dict[int, float] = field(default_factory=dict)
     first: dict[int, float] = field(default_factory=dict)
@@ -150,26 +183,35 @@ class _Loop:
     decodes: int = 0  # passes with decode so far
     decoded: int = 0  # sequences in them
     ends: list[tuple[int, int]] = field(default_factory=list)  # (pass of the last token, request)
-    cached: int = 0  # tokens of the decoding sequences in the cache
+    cached: float = 0.0  # tokens of the decoding sequences in the cache
+    growth: float = 0.0  # tokens that they get in a pass
     filling: list[int] = field(default_factory=list)  # requests whose prompts are taken
     piece: int = 0  # their next chunk
+    pieces: tuple[tuple[Chunk, ...], ...] = ()  # of the passes that their prompts take
     running: tuple[bool, bool] = (False, False)  # whether this pass decodes, and whether it has a chunk
 
     def next_start(self, now: float) -> float | None:
         """When the next pass may begin, at `now` or later; None where nothing is left to do."""
         if self.ends or self.filling:
             return now
-        return max(now, float(self.requests.arrivals_s[self.waiting[0]])) if self.waiting else None
+        return max(now, self.waiting[0][0]) if self.waiting else None
 
     def form(self, now: float) -> tuple[float, ...]:
         """Choose what the pass holds; its seconds on every stage."""
         self._admit(now)
-        piece = self.piece if self.filling else None
-        decodes = bool(self.ends) and (self.engine.mixed or piece is None)
-        self.running = decodes, piece is not None
+        chunks = self.pieces[self.piece] if self.filling else ()
+        decodes = bool(self.ends) and (self.engine.mixed or not chunks)
+        self.running = decodes, bool(chunks)
         count = len(self.ends) if decodes else 0
-        context = round(self.cached / count) if count else self.context
-        return self.seconds(count, context, piece, len(self.filling))
+        context = self._rounded(self.cached / count) if count else self.context
+        return self.seconds(count, context, chunks)
+
+    def _rounded(self, context: float) -> int:
+        """Whole tokens; of recorded requests 128 to 255 steps of them, so that passes are alike."""
+        if self.requests.prompts is None:
+            return round(context)
+        step = 1 << max(int(context).bit_length() - 8, 0)
+        return round(context / step) * step
 
     def finish(self, end: float) -> None:
         """Hand out the tokens of the pass."""
@@ -179,7 +221,7 @@ class _Loop:
         if not chunk:
             return
         self.piece += 1
-        if self.piece == len(self.engine.chunks):
+        if self.piece == len(self.pieces):
             begun, self.filling, self.piece = self.filling, [], 0
             for request in begun:
                 self._begin(request, end)
@@ -187,60 +229,107 @@ class _Loop:
     def _admit(self, now: float) -> None:
         if self.filling:  # with chunks of their prompts to come
             return
-        while self.waiting and len(self.filling) < self.engine.most_prompts:
+        while self.waiting and self.waiting[0][0] <= now and self._fits(self.waiting[0][1]):
             if len(self.ends) + len(self.filling) >= self.engine.places:
-                return
-            if self.requests.arrivals_s[self.waiting[0]] > now:
-                return
-            request = self.waiting.popleft()
+                break
+            at, request = heapq.heappop(self.waiting)
             self.admitted[request] = now
             if self.engine.chunks:
                 self.filling.append(request)
             else:
-                self._begin(request, float(self.requests.arrivals_s[request]))
+                self._begin(request, at)
+        if self.filling:
+            self.pieces = self._pieces()
+
+    def _fits(self, request: int) -> bool:
+        """Whether a prompt goes into the pass that is made up, beside those that are in it."""
+        engine = self.engine
+        if self.requests.prompts is None or not self.filling:
+            return len(self.filling) < engine.most_prompts
+        sizes = [self._fresh(one) for one in (*self.filling, request)]
+        return max(sizes) <= engine.piece_tokens and sum(sizes) <= engine.pass_tokens
+
+    def _pieces(self) -> tuple[tuple[Chunk, ...], ...]:
+        """Chunks of the passes that the filling prompts take: of one in parts, or of several, whole."""
+        if self.requests.prompts is None:
+            return tuple((replace(chunk, prompts=len(self.filling)),) for chunk in self.engine.chunks)
+        if len(self.filling) > 1:
+            return (tuple(Chunk(self._fresh(one), self._known(one)) for one in self.filling),)
+        (one,) = self.filling
+        parts = pieces(self._fresh(one), self.engine.piece_tokens)
+        known, end = self._known(one), len(parts) - 1
+        return tuple(
+            (Chunk(tokens, known + before, last=at == end),) for at, (tokens, before) in enumerate(parts)
+        )
+
+    def _fresh(self, request: int) -> int:
+        return self._prompt(request) - self._known(request)
+
+    def _known(self, request: int) -> int:
+        return 0 if self.requests.cached is None else int(self.requests.cached[request])
+
+    def _prompt(self, request: int) -> int:
+        return self.context if self.requests.prompts is None else int(self.requests.prompts[request])
 
     def _begin(self, request: int, at: float) -> None:
         """A request has its first token."""
         self.first[request] = at
-        left = int(self.requests.outputs[request]) - 1
-        if left == 0:
+        passes = self._passes(request)
+        if passes == 0:
             self._end(request, at)
             return
-        heapq.heappush(self.ends, (self.decodes + left, request))
-        self.cached += self.context
+        heapq.heappush(self.ends, (self.decodes + passes, request))
+        self.cached += self._prompt(request)
+        self.growth += self._later(request) / passes
+
+    def _passes(self, request: int) -> int:
+        return self._later(request) if self.requests.passes is None else int(self.requests.passes[request])
+
+    def _later(self, request: int) -> int:
+        return int(self.requests.outputs[request]) - 1
 
     def _end(self, request: int, at: float) -> None:
         """A request has its last token; its client asks again."""
         self.last[request] = at
         if self.following:
             following = self.following.popleft()
-            self.requests.arrivals_s[following] = at + self.engine.replica.overheads.request_s
-            self.waiting.append(following)
+            arrival = at + self.engine.replica.overheads.request_s
+            self.requests.arrivals_s[following] = arrival
+            heapq.heappush(self.waiting, (self.link.ready_s(following, arrival), following))
 
     def _count_tokens(self, end: float) -> None:
         self.decodes += 1
         self.decoded += len(self.ends)
-        self.cached += len(self.ends)
+        self.cached += self.growth
         while self.ends and self.ends[0][0] <= self.decodes:
             _, request = heapq.heappop(self.ends)
             self._end(request, end)
-            self.cached -= self.context + int(self.requests.outputs[request]) - 1
+            self.cached -= self._prompt(request) + self._later(request)
+            self.growth -= self._later(request) / self._passes(request)
 
 
-def _queues(engine: Engine, requests: Requests, seed: int) -> list[tuple[deque[int], deque[int]]]:
+def _queues(
+    engine: Engine, requests: Requests, link: _Link, seed: int
+) -> list[tuple[list[tuple[float, int]], deque[int]]]:
     """The queue that each engine takes its requests from, and those that follow when one of its own ends."""
     stages, count = engine.replica.stages, len(requests.outputs)
-    if engine.one_queue:
-        return [(deque(range(count)), deque())] * stages
     follows = ~np.isfinite(requests.arrivals_s)
+    ready = [
+        math.inf if later else link.ready_s(at, arrival)
+        for at, (arrival, later) in enumerate(zip(requests.arrivals_s.tolist(), follows, strict=True))
+    ]
+    if engine.one_queue:
+        queue = sorted((ready[at], at) for at in range(count))
+        return [(queue, deque())] * stages
     dealt = np.random.default_rng(seed).integers(stages, size=count)
     if follows.any():
         dealt = np.arange(count) % stages
 
-    def of(engine: int, some: NDArray[np.bool_]) -> deque[int]:
-        return deque(np.flatnonzero((dealt == engine) & some).tolist())
+    def of(engine: int) -> tuple[list[tuple[float, int]], deque[int]]:
+        now = sorted((ready[at], at) for at in np.flatnonzero((dealt == engine) & ~follows).tolist())
+        return now, deque(np.flatnonzero((dealt == engine) & follows).tolist())
 
-    return [(of(e, ~follows), of(e, follows)) for e in range(stages)]
+    return [of(e) for e in range(stages)]
 
 
 def _gathered(requests: Requests, loops: list[_Loop]) -> Simulated:
@@ -251,72 +340,3 @@ def _gathered(requests: Requests, loops: list[_Loop]) -> Simulated:
     passes = sum(loop.decodes for loop in loops)
     places = sum(loop.decoded for loop in loops) / max(passes, 1)
     return Simulated(requests.arrivals_s, times[0], times[1], times[2], requests.outputs, places)
-
-
-@dataclass(frozen=True, slots=True)
-class Percentiles:
-    """Seconds over requests: the mean, the median, and what nine and 99 in a hundred stay below."""
-
-    mean_s: float
-    p50_s: float
-    p90_s: float
-    p99_s: float
-
-    @classmethod
-    def of(cls, seconds: NDArray[np.float64]) -> Percentiles:
-        """Percentiles of some requests."""
-        return cls(float(seconds.mean()), *np.percentile(seconds, (50, 90, 99)).tolist())
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """Simulated latencies of `requests` requests."""
-
-    requests: int
-    ttft: Percentiles
-    tpot: Percentiles
-
-
-MOST_REQUESTS = 10**6
-"""Of a simulation, which takes minutes for them."""
-
-
-def trial(plan: ServingPlan, space: ServingSpace, requests: int, seed: int = 0) -> Trial:
-    """Run one replica of every pool under its share of the arrival rate.
-
-    A decode pool is fed a Poisson stream of its own, as the mixed output of several prefill replicas nearly is.
-    Of clients the replica has its share, rounded up; that all ask at once in the beginning is a part of it.
-    Raises InputError with neither an arrival rate nor clients, or for more than a million requests.
-    """
-    if space.traffic.rate_per_s is None and space.traffic.clients is None:
-        raise InputError("a simulation needs an arrival rate or a number of clients")
-    check_count(requests, MOST_REQUESTS, "requests to simulate")
-    runs = [_run(pool, plan, space, requests, seed + i) for i, pool in enumerate(plan.pools)]
-    tokens = runs[-1].tpot_s + plan.transfer_s / space.traffic.passes
-    first = runs[0].ttft_s + space.options.engine.request_s
-    return Trial(requests, Percentiles.of(first), Percentiles.of(tokens))
-
-
-def _run(pool: Pool, plan: ServingPlan, space: ServingSpace, requests: int, seed: int) -> Simulated:
-    engine = _engine(pool, plan, space)
-    outputs = 1 if pool.role is Role.PREFILL else space.traffic.output_tokens
-    clients = space.traffic.clients
-    stream = (
-        poisson(plan.requests_per_s / pool.replicas, requests, outputs, seed)
-        if clients is None
-        else closed(requests, -(-clients // pool.replicas), outputs, seed)
-    )
-    return simulate(engine, stream, space.traffic.prompt_tokens, seed)
-
-
-def _engine(pool: Pool, plan: ServingPlan, space: ServingSpace) -> Engine:
-    """The engine of a pool, with as many places as memory has room for."""
-    replica = space.replica(pool.tensor_parallel, pool.pipeline_parallel, pool.expert_parallel)
-    chunks = () if pool.role is Role.DECODE else chunks_of(space.traffic, plan.chunk_tokens)
-    mixed = plan.policy is Policy.CHUNKED
-    if pool.role is Role.PREFILL:
-        return Engine(replica, chunks, mixed, 1, one_queue=True)
-    most = plan.prompts_per_pass if pool.role is Role.BOTH else 1
-    cycle = Cycle(replica, space.traffic, space.batches, chunks, mixed, most)
-    fits = cycle.memory(space.batches * replica.stages).total_bytes <= space.limits.memory_bytes
-    return Engine(replica, chunks, mixed, int(np.flatnonzero(fits).max()) + 1, most_prompts=most)

@@ -15,7 +15,8 @@ from functools import cached_property
 import numpy as np
 
 from phaze.arrays import Floats, Rows
-from phaze.parallel.serving.layer_grid import PROMPTS, LayerGrid, doublings
+from phaze.parallel.serving.chip_costs import doublings
+from phaze.parallel.serving.layer_grid import PROMPTS, LayerGrid
 from phaze.parallel.serving.least_passes import LeastPasses
 from phaze.parallel.serving.model_replica import DEVIATIONS
 from phaze.parallel.serving.serving_requests import Traffic
@@ -172,17 +173,17 @@ class ServiceBounds:
             at = Corners.of_knots(batch, load, prompts, least.body.points, beside=False)
             whole, each = least.prompt_s(at.prompts), at.prompts[:, None]
             longer = at.least((whole - least.decode_s(at.batch)) / each)
-            bubbles = Bubbles(longer, 1 / load.passes, 1 / load.passes, stages, late=False)
+            bubbles = Bubbles(longer, 1 / load.later_tokens, 1 / load.later_tokens, stages, late=False)
             terms = _Terms(batch, at.least(whole / each), least.decode_s(batch), at.least(whole), bubbles)
             return self._best(terms, cap, self._passes_s - at.least(-whole))
-        count, batch = -(-load.prompt_tokens // chunk), least.knots(chunk, prompts)
+        count, batch = -(-load.fresh_tokens // chunk), least.knots(chunk, prompts)
         at = Corners.of_knots(batch, load, prompts, least.body.points, beside=True)
         joined = least.mixed_s(at.batch, chunk) if prompts == 1 else least.joined_s(at.batch, at.prompts)
         more = at.least(count * (joined - least.decode_s(at.batch)) / at.prompts[:, None])
-        bubbles = Bubbles(more, count / load.passes, 0.0, stages, late=True)
+        bubbles = Bubbles(more, count / load.later_tokens, 0.0, stages, late=True)
         terms = _Terms(batch, more, least.decode_s(batch), at.least(count * joined), bubbles)
         # Of a pass with a chunk for every sequence there are so many; clients make batches that are no whole numbers.
-        most = load.passes * prompts / count
+        most = load.later_tokens * prompts / count
         return self._best(
             terms, np.minimum(cap, most if load.clients is not None else most // 1), self._passes_s
         )
@@ -195,11 +196,13 @@ class ServiceBounds:
     @property
     def _passes_s(self) -> float:
         """Seconds that decoding one request may take."""
-        return self.space.traffic.passes * self.space.targets.tpot_s
+        return self.space.traffic.later_tokens * self.space.targets.tpot_s
 
     def _best(self, terms: _Terms, cap: Floats, within_s: Floats | float) -> Floats:
         loose = self.space.traffic.rate_per_s is not None
-        return terms.best(self.space.traffic.passes, cap, within_s, self.space.targets.ttft_s, loose=loose)
+        return terms.best(
+            self.space.traffic.later_tokens, cap, within_s, self.space.targets.ttft_s, loose=loose
+        )
 
     @cached_property
     def _shapes(self) -> list[tuple[Shape, LeastPasses]]:
@@ -277,11 +280,11 @@ class Corners:
     def of_knots(cls, knots: Floats, traffic: Traffic, most: int, tokens: Floats, *, beside: bool) -> Corners:
         """Of passes with prompts beside decode, or alone, whose figures bend at some numbers of tokens."""
         ahead, behind = (slice(None, -1), slice(1, None)) if len(knots) > 1 else (slice(None), slice(None))
-        each = prompts_together(knots, traffic, most, mixed=beside)
+        each = prompts_together(knots, traffic.later_tokens, most, mixed=beside)
         low, high, fewest, many = knots[ahead], knots[behind], each[ahead], each[behind]
         found = [(b, k) for b in (low, high) for k in (fewest, many)]
         if most > 1:
-            size, bend = traffic.prompt_tokens, tokens[:, None]
+            size, bend = traffic.fresh_tokens, tokens[:, None]
             for b in (low, high):
                 found.append((b, np.clip((bend - b * beside) / size, fewest, many)))
                 found.append((b, np.clip(bend - b * beside, fewest, many)))
@@ -316,7 +319,7 @@ class _Terms:
     bubbles: Bubbles
 
     def best(
-        self, passes: int, cap: Floats, within_s: Floats | float, first_within_s: float, *, loose: bool
+        self, passes: float, cap: Floats, within_s: Floats | float, first_within_s: float, *, loose: bool
     ) -> Floats:
         """Most requests per second, (A,), at batches up to `cap`, T(b) within `within_s` and first tokens in time.
 

@@ -24,7 +24,7 @@ def check_serving_plan(plan: ServingPlan, traffic: Traffic, limits: Limits) -> N
     _must(plan.ttft_s <= limits.targets.ttft_s * slack, f"time to first token {plan.ttft_s} s")
     _must(plan.tpot_s <= limits.targets.tpot_s * slack, f"time per output token {plan.tpot_s} s")
     _must(0 <= plan.waiting_s < plan.ttft_s, f"waiting {plan.waiting_s} of {plan.ttft_s} s")
-    served = plan.requests_per_s * traffic.output_tokens
+    served = plan.requests_per_s * traffic.mean_outputs
     _must(isclose(plan.tokens_per_s, served, rel_tol=SAME), f"{plan.tokens_per_s} tokens/s")
     _must(plan.requests_per_s <= (traffic.rate_per_s or plan.requests_per_s) * slack, "more than arrives")
     _must(0 < plan.prefill_mfu < 1, f"model FLOPs utilisation {plan.prefill_mfu} of the prefill")
@@ -36,7 +36,7 @@ def _little(plan: ServingPlan, traffic: Traffic) -> None:
 
     With an arrival rate a place more per engine, for the request that looks.
     """
-    decoding = plan.requests_per_s * (plan.tpot_s * (traffic.output_tokens - 1) - plan.transfer_s)
+    decoding = plan.requests_per_s * (plan.tpot_s * traffic.later_tokens - plan.transfer_s)
     places = sum(
         pool.replicas * (pool.sequences + (pool.pipeline_parallel if traffic.rate_per_s else 0))
         for pool in plan.pools

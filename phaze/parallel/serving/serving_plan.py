@@ -76,7 +76,9 @@ class ServingPlan:
     average; `longest_gap_s`: the longest pass between two tokens. `transfer_s`: cache of a prompt from pool to pool,
     a part of `tpot_s`. `requests_per_s`, `tokens_per_s` (output tokens): of all devices.
     `energy_per_token_j`: all devices in use, per output token. `prefill_mfu`: model FLOPs of a prompt over the
-    peak during its prefill pass. `devices_given`: idle ones included.
+    peak during its prefill pass. `devices_given`: idle ones included. `cached_share`: of prompt tokens that are found
+    in the prefix cache, those that the host holds (`loaded_share`) among them. `tokens_per_pass`: output tokens that a
+    decode pass makes of a sequence, guessed ones among them.
     """
 
     policy: Policy
@@ -94,6 +96,9 @@ class ServingPlan:
     devices_given: int
     binding: Binding
     prompts_per_pass: int = 1
+    cached_share: float = 0.0
+    loaded_share: float = 0.0
+    tokens_per_pass: float = 1.0
 
     @property
     def devices(self) -> int:

@@ -12,6 +12,7 @@ from phaze.hardware.architecture import Architecture
 from phaze.hardware.cluster_network import Network
 from phaze.hardware.derived_figures import narrow_speed, peak_flops_per_s
 from phaze.parallel.serving.disaggregated_pools import decode_offers, pairs, prefill_offers
+from phaze.parallel.serving.model_replica import Replica
 from phaze.parallel.serving.replica_offers import (
     Offers,
     PoolChoice,
@@ -31,7 +32,7 @@ from phaze.parallel.serving.steady_state import Cycle
 def serving_plan(choice: ServingChoice, space: ServingSpace) -> ServingPlan:
     """A choice with everything a user wants to know of it."""
     first, last = choice.parts[0], choice.parts[-1]
-    tokens = choice.requests_per_s * space.traffic.output_tokens
+    tokens = choice.requests_per_s * space.traffic.mean_outputs
     waiting = float(first.offers.waiting_s[first.at])
     return ServingPlan(
         policy=choice.policy,
@@ -44,12 +45,21 @@ def serving_plan(choice: ServingChoice, space: ServingSpace) -> ServingPlan:
         transfer_s=choice.transfer_s,
         requests_per_s=choice.requests_per_s,
         tokens_per_s=tokens,
-        energy_per_token_j=_request_j(choice, space) / space.traffic.output_tokens,
+        energy_per_token_j=_request_j(choice, space) / space.traffic.mean_outputs,
         prefill_mfu=_mfu(first, choice.ttft_s - waiting - space.options.engine.request_s, space),
         devices_given=space.devices,
         binding=choice.binding,
         prompts_per_pass=_most_prompts(choice, space),
+        **_found(first.replica, space),
     )
+
+
+def _found(replica: Replica, space: ServingSpace) -> dict[str, float]:
+    """What prefixes and guesses save."""
+    load, guessed = space.traffic_on(replica), space.options.speculation
+    cached, loaded = load.known_shares
+    each = 1.0 if guessed is None else load.later_tokens / load.decode_passes(guessed)
+    return {"cached_share": cached, "loaded_share": loaded, "tokens_per_pass": each}
 
 
 def _most_prompts(choice: ServingChoice, space: ServingSpace) -> int:
@@ -88,7 +98,9 @@ def _mfu(part: PoolChoice, prefill_s: float, space: ServingSpace) -> float:
     prompts = part.offers.batch[part.at] if part.role is Role.PREFILL else 1.0
     faster = narrow_speed(table, None if recipe is None else recipe.operands)
     peak = float((peak_flops_per_s(table) * faster)[0]) * part.replica.devices
-    return float(prompts) * part.replica.grid.prompt_flops / (prefill_s * peak)
+    return (
+        float(prompts) * part.replica.grid.prompt_flops(space.traffic_on(part.replica)) / (prefill_s * peak)
+    )
 
 
 def refusal(space: ServingSpace, seen: Sequence[Offers]) -> InfeasibleError:
@@ -203,7 +215,7 @@ def _together(space: ServingSpace, seen: list[Offers]) -> Iterator[ServingChoice
             offers = made_offers(space, cycle)
             seen.append(offers)
             policy = Policy.PREFILL_FIRST if chunk is None else Policy.CHUNKED
-            tokens = chunk or space.traffic.prompt_tokens
+            tokens = chunk or space.traffic.longest_fresh
             choice = together(policy, replica, offers, tokens, space.traffic.rate_per_s)
             if choice is not None:
                 yield choice

@@ -19,20 +19,16 @@ from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.cluster_network import Network
 from phaze.hardware.derived_figures import hbm_capacity_bytes
 from phaze.parallel.cluster import MOST_DEVICES, check_count
-from phaze.parallel.serving.layer_grid import (
-    LEAST_CHUNK,
-    PROMPTS,
-    Chip,
-    LayerGrid,
-    Served,
-    doublings,
-)
-from phaze.parallel.serving.model_replica import Chunk, Replica
+from phaze.parallel.serving.chip_costs import Chip, doublings
+from phaze.parallel.serving.layer_grid import LEAST_CHUNK, PROMPTS, LayerGrid, Served
+from phaze.parallel.serving.load.prompt_passes import PromptPasses, chunks_of
+from phaze.parallel.serving.model_replica import Replica
 from phaze.parallel.serving.replica_offers import Limits
 from phaze.parallel.serving.serving_plan import Policy
 from phaze.parallel.serving.serving_requests import ServingOptions, Targets, Traffic
-from phaze.parallel.serving.steady_state import Cycle, Prefill, chunks_of
+from phaze.parallel.serving.steady_state import Cycle, Prefill
 
+_GIB = 2**30
 _MOST_CHUNKS = 32  # of a prompt
 _MOST_STAGES = 16
 
@@ -66,6 +62,32 @@ class ServingSpace:
                 "separate pools for prefill and decode are planned for an arrival rate or a saturated queue, "
                 "not for clients"
             )
+        self._check_caches()
+
+    def _check_caches(self) -> None:
+        """Raises InputError for caches that the chip or its host has no room for, or no link to."""
+        o = self.options
+        if not (o.prefix_cache_bytes or o.host_cache_bytes or self.traffic.loaded_tokens):
+            return
+        table, name = to_table([self.architecture]), self.architecture.name
+        room = float(hbm_capacity_bytes(table)[0]) * o.memory_share
+        if o.prefix_cache_bytes >= room:
+            raise InputError(
+                f"a prefix cache of {o.prefix_cache_bytes / _GIB:.4g} GiB leaves nothing of the {room / _GIB:.4g} GiB "
+                f"that a device of {name} has to serve from"
+            )
+        if not (o.host_cache_bytes or self.traffic.loaded_tokens):
+            return
+        if not float(table["host_bandwidth_bytes_per_s"][0]) > 0:
+            raise InputError(
+                f"{name} has no host_bandwidth_bytes_per_s, over which caches come from the host"
+            )
+        memory = float(table["host_memory_capacity_bytes"][0])
+        if o.host_cache_bytes > memory:
+            raise InputError(
+                f"a host cache of {o.host_cache_bytes / _GIB:.4g} GiB does not fit into the {memory / _GIB:.4g} GiB of "
+                f"host memory that each {name} has"
+            )
 
     @property
     def apart(self) -> bool:
@@ -92,7 +114,7 @@ class ServingSpace:
     def limits(self) -> Limits:
         """Limits that a plan must keep."""
         capacity = float(hbm_capacity_bytes(self.chip.table)[0])
-        return Limits(capacity * self.options.memory_share, self.targets)
+        return Limits(capacity * self.options.memory_share - self.options.prefix_cache_bytes, self.targets)
 
     @cached_property
     def served(self) -> Served:
@@ -103,8 +125,9 @@ class ServingSpace:
     @cached_property
     def replicas(self) -> tuple[Replica, ...]:
         """Every shape of a replica whose devices have room for its weights; where none has, the one nearest to it."""
+        host, guessed = (self.options.dispatch_s, self.options.engine.overheads), self.options.speculation
         shapes = [
-            Replica(grid, self.links, stages, self.options.dispatch_s, self.options.engine.overheads)
+            Replica(grid, self.links, stages, *host, guessed, self._draft(grid.width, stages))
             for grid in self.grids
             for stages in self.depths(grid)
         ]
@@ -130,12 +153,16 @@ class ServingSpace:
 
     @cached_property
     def chunk_sizes(self) -> tuple[int, ...]:
-        """Tokens of a prompt that a pass may take beside decode; equal parts of the prompt."""
-        prompt = self.traffic.prompt_tokens
-        if self.options.chunk is not None:
-            return (-(-prompt // -(-prompt // self.options.chunk)),)
-        sizes = dict.fromkeys(-(-prompt // count) for count in doublings(1, _MOST_CHUNKS))
-        return tuple(size for size in sizes if size == prompt or size >= LEAST_CHUNK)
+        """Tokens of a prompt that a pass may take beside decode: equal parts of it; of recorded ones doubles."""
+        prompt, chunk = self.traffic.longest_fresh, self.options.chunk
+        if self.traffic.recorded is not None:
+            sizes = doublings(LEAST_CHUNK, max(LEAST_CHUNK, self.options.engine.pass_tokens))
+            asked = [chunk] if chunk is not None else [size for size in sizes if size < prompt]
+            return tuple(dict.fromkeys(min(size, prompt) for size in (*asked, *([] if chunk else [prompt]))))
+        if chunk is not None:
+            return (-(-prompt // -(-prompt // chunk)),)
+        parts = dict.fromkeys(-(-prompt // count) for count in doublings(1, _MOST_CHUNKS))
+        return tuple(size for size in parts if size == prompt or size >= LEAST_CHUNK)
 
     def replica(self, width: int, stages: int, together: int = 1) -> Replica:
         """The shape of some degrees. StopIteration where it is none of `replicas`."""
@@ -156,25 +183,57 @@ class ServingSpace:
 
     def cycle(self, replica: Replica, chunk: int | None) -> Cycle:
         """Chunks of a size beside decode; None: whole prompts, before anything else."""
-        chunks, most = self._chunks(chunk or self.traffic.prompt_tokens), self.most_prompts(chunk)
-        return Cycle(replica, self.traffic, self.batches, chunks, chunk is not None, most)
+        load, most = self.traffic_on(replica), self.most_prompts(chunk)
+        size = chunk or self.traffic.longest_fresh
+        if load.recorded is None:
+            return Cycle(replica, load, self.batches, chunks_of(load, size), chunk is not None, most)
+        passes = PromptPasses.of(load, size, self.pass_tokens(chunk))
+        return Cycle(replica, load, self.batches, passes.chunks, chunk is not None, most, passes)
+
+    def traffic_on(self, replica: Replica) -> Traffic:
+        """The traffic as a replica sees it: what its prefix cache holds of recorded prompts follows from its room.
+
+        The cache is that of a replica that sees all requests in their order.
+        """
+        load, o = self.traffic, self.options
+        if load.recorded is None or not (o.prefix_cache_bytes or o.host_cache_bytes):
+            return load
+        key = replica.token_bytes
+        if key not in self._hits:
+            room = o.prefix_cache_bytes / key, o.host_cache_bytes / key
+            held = load.recorded.with_cache(*room)
+            self._hits[key] = Traffic.of(held, load.rate_per_s, load.clients, shared=o.prefix_cache_bytes > 0)
+        return self._hits[key]
+
+    @cached_property
+    def _hits(self) -> dict[float, Traffic]:
+        return {}
+
+    def pass_tokens(self, chunk: int | None) -> int:
+        """Prompt tokens that a pass takes in all, at most, where it takes whole prompts."""
+        if chunk is not None and chunk < self.traffic.longest_fresh:
+            return chunk
+        return self.options.chunk or self.options.engine.pass_tokens
 
     def most_prompts(self, chunk: int | None) -> int:
-        """Prompts that a pass takes at most: one where it takes chunks of it."""
-        prompt = self.traffic.prompt_tokens
+        """Prompts that a pass takes at most: one where it takes chunks of it; of recorded ones, of mean size."""
+        prompt, tokens, recorded = self.traffic.fresh_tokens, self.pass_tokens(chunk), self.traffic.recorded
+        if recorded is not None:
+            whole = recorded.fresh[recorded.fresh <= (chunk or self.traffic.longest_fresh)]
+            prompt = max(1, round(float(whole.mean()))) if len(whole) else tokens
+            return whole_prompts(prompt, tokens, self.options.largest_batch)
         if chunk is not None and chunk < prompt:
             return 1
-        tokens = self.options.chunk or self.options.engine.pass_tokens
         return whole_prompts(prompt, tokens, self.options.largest_batch)
 
     def decoding(self, replica: Replica) -> Cycle:
         """A replica whose prompts come from elsewhere."""
-        return Cycle(replica, self.traffic, self.batches)
+        return Cycle(replica, self.traffic_on(replica), self.batches)
 
     def prefilling(self, replica: Replica) -> Prefill:
         """A replica that only takes prompts: one at a time from a stream, several where all wait."""
-        several = tuple(doublings(1, PROMPTS)) if self.traffic.rate_per_s is None else (1,)
-        return Prefill(replica, self.traffic, several)
+        alone = self.traffic.rate_per_s is not None or self.traffic.recorded is not None
+        return Prefill(replica, self.traffic_on(replica), (1,) if alone else tuple(doublings(1, PROMPTS)))
 
     def transfer_s(self, senders: int, receivers: int) -> float:
         """Seconds to hand over the cache of a prompt, on the tier that all devices span; devices send side by side."""
@@ -189,29 +248,63 @@ class ServingSpace:
 
     @cached_property
     def _prompt_bytes(self) -> float:
-        """Cache of a prompt, whole."""
-        chain = self.served.decode(self.traffic.prompt_tokens).chain(1, 1)
-        return sum(chain.layers[u].cache_bytes for u in chain.index)
-
-    def _chunks(self, size: int) -> tuple[Chunk, ...]:
-        return chunks_of(self.traffic, size)
+        """Cache of a prompt, whole, that of a draft with it."""
+        models = [self.served] if self._draft_model is None else [self.served, self._draft_model]
+        chains = [model.decode(self.traffic.prompt_tokens).chain(1, 1) for model in models]
+        return sum(chain.layers[u].cache_bytes for chain in chains for u in chain.index)
 
     def _grid(self, width: int, experts: int) -> LayerGrid:
-        sizes = tuple(dict.fromkeys((*self.chunk_sizes, self.traffic.prompt_tokens)))
+        return self._grid_of(self.served, width, experts)
+
+    def _grid_of(self, served: Served, width: int, experts: int, verified: int = 0) -> LayerGrid:
+        load, o = self.traffic, self.options
+        guesses = 1 if o.speculation is None else o.speculation.tokens + 1
+        sizes = (*(() if load.recorded else self.chunk_sizes), load.fresh_tokens)
+        budget = max(load.longest_fresh, self.pass_tokens(None)) if load.recorded else 0
         return LayerGrid(
-            self.served,
+            served,
             self.chip,
             width,
-            self.traffic,
-            sizes,
-            self.options.largest_batch,
+            load,
+            tuple(dict.fromkeys(sizes)),
+            o.largest_batch,
             experts,
             self.most_prompts(self.chunk_sizes[0]),
+            verified or guesses,
+            budget,
         )
 
+    def _draft(self, width: int, stages: int) -> Replica | None:
+        """The draft on the devices of a replica, divided as far as it can be."""
+        if self._draft_model is None:
+            return None
+        model = self._draft_model.decode(self.traffic.prompt_tokens)
+        divided = max(w for w in model.tensor_parallel_widths(width) if width % w == 0)
+        return Replica(self._draft_grid(divided), self.links, stages, self.options.dispatch_s)
+
+    def _draft_grid(self, width: int) -> LayerGrid:
+        if width not in self._draft_grids and self._draft_model is not None:
+            self._draft_grids[width] = self._grid_of(self._draft_model, width, 1, verified=1)
+        return self._draft_grids[width]
+
+    @cached_property
+    def _draft_grids(self) -> dict[int, LayerGrid]:
+        return {}
+
+    @cached_property
+    def _draft_model(self) -> Served | None:
+        """The model that guesses, in its own precision; None where none does."""
+        guessed = self.options.speculation
+        if guessed is None or guessed.draft is None:
+            return None
+        return Served(guessed.draft, self.options.kv_cache, self.options.kv_cache_format)
+
     def depths(self, grid: LayerGrid) -> list[int]:
-        """Stages of replicas: powers of two, and three times these."""
-        most = min(self.devices // (grid.width * grid.experts), len(grid.base.index), _MOST_STAGES)
+        """Stages of replicas: powers of two, and three times these; no more than a draft has layers."""
+        layers = len(grid.base.index)
+        if self._draft_model is not None:
+            layers = min(layers, len(self._draft_grid(1).base.index))
+        most = min(self.devices // (grid.width * grid.experts), layers, _MOST_STAGES)
         return [
             p for p in range(1, most + 1) if p.bit_count() == 1 or (p % 3 == 0 and (p // 3).bit_count() == 1)
         ]

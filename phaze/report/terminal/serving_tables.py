@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import astuple
 
 from rich.console import Console
@@ -12,7 +12,7 @@ from rich.table import Table
 
 from phaze.explore.documents.serving_document import ServingCost
 from phaze.parallel.serving import Binding, Policy, ServingPlan, ServingSpace
-from phaze.parallel.serving.request_simulation import Trial
+from phaze.parallel.serving.serving_trial import Trial
 from phaze.report import number_format as fmt
 from phaze.report.terminal.design_tables import plain_table
 
@@ -49,7 +49,6 @@ def serving_tables(
 
 
 def _serving_answer(plan: ServingPlan, space: ServingSpace, cost: ServingCost | None) -> Table:
-    traffic = space.traffic
     spent = (
         ()
         if cost is None
@@ -62,7 +61,8 @@ def _serving_answer(plan: ServingPlan, space: ServingSpace, cost: ServingCost | 
     table.show_header = False
     table.columns[1].justify = "left"
     for label, value in (
-        ("requests", f"{traffic.prompt_tokens:,} tokens in, {traffic.output_tokens:,} out"),
+        ("requests", _requests(space)),
+        *_known(plan),
         ("throughput", f"{fmt.number(plan.tokens_per_s)} output tokens/s"),
         ("", f"{fmt.number(plan.requests_per_s)} requests/s"),
         ("per device in use", f"{fmt.number(plan.tokens_per_s_per_device)} output tokens/s"),
@@ -76,6 +76,21 @@ def _serving_answer(plan: ServingPlan, space: ServingSpace, cost: ServingCost | 
     return table
 
 
+def _requests(space: ServingSpace) -> str:
+    load = space.traffic
+    sizes = f"{load.prompt_tokens:,} tokens in, {load.output_tokens:,} out"
+    return sizes if load.recorded is None else f"{len(load.recorded.prompts):,} recorded, {sizes} on average"
+
+
+def _known(plan: ServingPlan) -> Iterator[tuple[str, str]]:
+    """What need not be computed, and what is guessed."""
+    if plan.cached_share:
+        host = f", {fmt.percent(plan.loaded_share)} read from hosts" if plan.loaded_share else ""
+        yield "found in the prefix cache", f"{fmt.percent(plan.cached_share)} of prompt tokens{host}"
+    if plan.tokens_per_pass > 1:
+        yield "tokens of a decode pass", f"{fmt.number(plan.tokens_per_pass)} of each sequence"
+
+
 def _policy(plan: ServingPlan) -> str:
     if plan.policy is Policy.CHUNKED:
         return f"{plan.policy.value}, {plan.chunk_tokens:,} prompt tokens a pass"
@@ -84,7 +99,7 @@ def _policy(plan: ServingPlan) -> str:
 
 def _latency(plan: ServingPlan, space: ServingSpace) -> Table:
     table, targets = plain_table("Latency", "", "mean", "target"), space.targets
-    whole = plan.ttft_s + plan.tpot_s * space.traffic.passes
+    whole = plan.ttft_s + plan.tpot_s * space.traffic.later_tokens
     rows = [
         ("time to first token", plan.ttft_s, targets.ttft_s),
         ("  of it waiting", plan.waiting_s, None),

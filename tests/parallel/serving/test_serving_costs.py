@@ -16,16 +16,16 @@ from phaze.cost.kernels.link_constants import with_engine_laws, with_laws
 from phaze.errors import InputError
 from phaze.hardware.cluster_network import load_network
 from phaze.parallel.serving import ServingOptions, Targets, Traffic
-from phaze.parallel.serving.layer_grid import (
+from phaze.parallel.serving.chip_costs import (
     Chip,
     Chips,
-    LayerGrid,
     Line,
     doublings,
     is_attention,
     only_attention,
     without_attention,
 )
+from phaze.parallel.serving.layer_grid import LayerGrid
 from phaze.parallel.serving.model_replica import Chunk, Replica, crowd, even_cuts, replica_memory
 from phaze.scheduling.layers import TimedChain
 from phaze.scheduling.passes import SolveLimits

@@ -11,9 +11,9 @@ from serving_cases import aimed, served, served_mixture, space
 from phaze.errors import InputError
 from phaze.parallel.serving import Policy, Traffic
 from phaze.parallel.serving.model_replica import Chunk, Replica
-from phaze.parallel.serving.request_simulation import trial
 from phaze.parallel.serving.serving_engine import NO_ENGINE, Overheads, list_engines, load_engine
 from phaze.parallel.serving.serving_search import best_of
+from phaze.parallel.serving.serving_trial import trial
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_requests_take_time_before_they_are_taken(mixture):
     plain, late = best_of(replace(mixture, traffic=traffic)), best_of(asked)
     assert late.ttft_s > 0.002 > plain.ttft_s
     assert late.pools[0].batch < plain.pools[0].batch
-    on_the_way = late.requests_per_s * (late.ttft_s + traffic.passes * late.tpot_s)
+    on_the_way = late.requests_per_s * (late.ttft_s + traffic.later_tokens * late.tpot_s)
     assert on_the_way == pytest.approx(6, rel=0.02)
     ran = trial(late, asked, 300)
     assert ran.tpot.mean_s == pytest.approx(late.tpot_s, rel=0.05)

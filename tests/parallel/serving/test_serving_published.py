@@ -29,7 +29,7 @@ def test_throughput_of_llama_7b(batch, prompt, output, tokens_per_s):
     one = replica("llama2-7b", 1, traffic, 512)
     several = 8 if batch % 8 == 0 else 4
     prefill = batch / several * one.pass_costs(0, prompt, Chunk(prompt, prompts=several))[0, 0]
-    decode = traffic.passes * one.pass_costs(batch, traffic.mean_context)[0, 0]
+    decode = traffic.later_tokens * one.pass_costs(batch, traffic.mean_context)[0, 0]
     assert batch * output / (prefill + decode) == pytest.approx(tokens_per_s, rel=0.08)
 
 

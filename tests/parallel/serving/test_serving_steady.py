@@ -13,10 +13,11 @@ from serving_cases import batches, served, space
 
 from phaze.parallel.serving import Targets, Traffic
 from phaze.parallel.serving.layer_grid import LayerGrid
+from phaze.parallel.serving.load.prompt_passes import chunks_of
 from phaze.parallel.serving.model_replica import Chunk, Replica
 from phaze.parallel.serving.replica_offers import Limits, closed_offers, loaded_offers
 from phaze.parallel.serving.request_simulation import Engine, Requests, closed, poisson, simulate
-from phaze.parallel.serving.steady_state import Cycle, Prefill, Slots, chunks_of, prompts_together
+from phaze.parallel.serving.steady_state import Cycle, Prefill, Slots, prompts_together
 
 TRAFFIC = Traffic(256, 64)
 WAYS = {"prefill first": (256, False), "whole prompts beside decode": (256, True), "chunks": (64, True)}
@@ -161,7 +162,7 @@ def test_several_prompts_in_a_pass_against_the_simulator(joining, mixed, places,
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("most", [1, 3, 64])
 def test_prompts_of_a_pass_grow_with_the_batch(mixed, most):
-    together = prompts_together(np.arange(0.0, 300, 0.5), SHORT, most, mixed=mixed)
+    together = prompts_together(np.arange(0.0, 300, 0.5), SHORT.later_tokens, most, mixed=mixed)
     assert (np.diff(together) >= -1e-9).all()
     assert together.min() == pytest.approx(1)
     assert together.max() <= most
