@@ -18,6 +18,7 @@ from phaze.parallel.serving.layer_grid import LayerGrid
 from phaze.parallel.serving.load.recorded_load import RecordedLoad
 from phaze.parallel.serving.load.speculation import Speculation
 from phaze.parallel.serving.serving_engine import NO_OVERHEADS, Overheads
+from phaze.parallel.serving.serving_requests import Traffic
 from phaze.tolerances import LAST_DIGITS
 from phaze.workload.operators.kv_cache import KvCache
 from phaze.workload.work import Collective
@@ -163,7 +164,7 @@ class Replica:
     def _chunk(self, chunk: Chunk) -> Floats:
         if np.any(np.asarray(chunk.prompts) > 1):
             return self._prompts.at(chunk.prompts)
-        return self._chunks[chunk.tokens].at(chunk.before)
+        return self._chunks[int(chunk.tokens)].at(chunk.before)
 
     def _pieces(self, chunks: Sequence[Chunk]) -> Floats:
         """Attention of pieces of recorded prompts: of the first one whole, of others what they add to it."""
@@ -186,8 +187,8 @@ class Replica:
             return self._known(which, 0, before)
         by = np.array(sizes[at : at + 2], dtype=np.float64) if sizes[at] > 1 else np.ones(2)
         first, second = self._known(which, at, before), self._known(which, at + 1, before)
-        each = first / by[0] * (1 - share) + second / by[1] * share
-        return each * (tokens if sizes[at] > 1 else 1.0)
+        found: Floats = first / by[0] * (1 - share) + second / by[1] * share
+        return found * tokens if sizes[at] > 1 else found
 
     def _known(self, which: int, at: int, before: float) -> Floats:
         """A piece of a costed size; beyond the tokens before it at which it is costed as a smaller one goes on."""
@@ -292,32 +293,38 @@ class Memory:
         return Memory(self.weight_bytes[at], self.cache_bytes[at], self.working_bytes[at])
 
 
-def replica_memory(replica: Replica, decoding: ArrayLike, filling: ArrayLike, tokens: ArrayLike) -> Memory:
+def replica_memory(
+    replica: Replica,
+    decoding: ArrayLike,
+    filling: ArrayLike,
+    tokens: ArrayLike,
+    load: Traffic | None = None,
+) -> Memory:
     """Memory with some sequences decoding, others with a prompt alone in the cache, and passes of so many tokens.
 
     All (...,), counts of the whole replica. A contiguous cache keeps room for a whole request; pages come as
     sequences grow, so that those of sequences of all ages are as many as of half-grown ones, and three
-    standard deviations more.
+    standard deviations more. `load`: the requests, as the replica's prefix cache has them (default: those of its grid).
     """
     sequences, prompts, passing = np.broadcast_arrays(
         *(np.asarray(n, dtype=np.float64) for n in (decoding, filling, tokens))
     )
-    cache = _held(replica, sequences, prompts)
+    cache = _held(replica, load or replica.grid.traffic, sequences, prompts)
     weights = replica.per_stage(replica.grid.weight_bytes)
     logits = (sequences / replica.stages) * replica.grid.verified + 1
     working = replica.working_bytes(passing, np.minimum(logits, passing))
     if replica.draft is not None:
         weights = weights + replica.draft.per_stage(replica.draft.grid.weight_bytes)
-        cache = cache + _held(replica.draft, sequences, prompts)
+        cache = cache + _held(replica.draft, load or replica.grid.traffic, sequences, prompts)
     fullest = (weights + cache + working).argmax(axis=-1)[..., None]
     parts = (np.broadcast_to(part, cache.shape) for part in (weights, cache, working))
     return Memory(*(np.take_along_axis(part, fullest, axis=-1)[..., 0] for part in parts))
 
 
-def _held(replica: Replica, sequences: Floats, prompts: Floats) -> Floats:
+def _held(replica: Replica, load: Traffic, sequences: Floats, prompts: Floats) -> Floats:
     """Cache with some sequences decoding and some prompts filling, (..., p)."""
-    if replica.grid.traffic.recorded is not None:
-        return _held_of_many(replica, replica.grid.traffic.recorded, sequences, prompts)
+    if load.recorded is not None:
+        return _held_of_many(replica, load, load.recorded, sequences, prompts)
     grown = _whole_outputs(replica, sequences)
     begin, end = (replica.per_stage(figure) for figure in replica.grid.cache_bytes)
     held = end if replica.grid.served.kv_cache is KvCache.CONTIGUOUS else begin
@@ -332,7 +339,9 @@ def _whole_outputs(replica: Replica, sequences: Floats) -> Floats:
     return np.minimum(half_grown, sequences)
 
 
-def _held_of_many(replica: Replica, recorded: RecordedLoad, sequences: Floats, prompts: Floats) -> Floats:
+def _held_of_many(
+    replica: Replica, load: Traffic, recorded: RecordedLoad, sequences: Floats, prompts: Floats
+) -> Floats:
     """The same of recorded requests, (..., p): mean contexts and three standard deviations of their sum more.
 
     No more than if all were the longest. What a shared prefix takes is none of theirs.
@@ -345,15 +354,16 @@ def _held_of_many(replica: Replica, recorded: RecordedLoad, sequences: Floats, p
         variance = float(np.average((whole - each) ** 2, weights=weights))
     tokens = sequences * each + DEVIATIONS * np.sqrt(sequences * variance)
     tokens = np.minimum(tokens, sequences * recorded.longest_context) + prompts * recorded.prompts.mean()
-    if grid.traffic.shared:
+    if load.shared:
         tokens = tokens - sequences * float(np.average(recorded.cached, weights=weights))
         tokens = np.maximum(tokens - prompts * recorded.cached.mean(), sequences + prompts)
     start, each_token = (replica.per_stage(figure) for figure in grid.token_bytes)
     count = sequences + prompts
     tokens = tokens + count * (
         1 + grid.served.kv_cache.page / 2
-    )  # the one in the making, and half of a last page
-    return count[..., None] * start + tokens[..., None] * each_token
+    )  # the one in the making, half of a last page
+    found: Floats = count[..., None] * start + tokens[..., None] * each_token
+    return found
 
 
 def crowd(mean: ArrayLike) -> Floats:

@@ -166,8 +166,8 @@ class Cycle:
 
         Prompts that fill beside decode are on the way, too.
         """
-        before = self.replica.overheads.request_s + self.loading.mean_s
-        before = before + (self.prefill_s if self.mixed else 0.0)
+        on_the_way = self.replica.overheads.request_s + self.loading.mean_s
+        before = self.prefill_s + on_the_way if self.mixed else np.full(len(self.batch), on_the_way)
         return self.batch * self.replica.stages + self.requests_per_s * before
 
     @cached_property
@@ -268,7 +268,7 @@ class Cycle:
         each = sequences / self.replica.stages * grid.verified
         tokens = each + chunk if self.mixed else np.maximum(each, chunk)
         filling = self.replica.stages * self.most_prompts if self.mixed else 0
-        return replica_memory(self.replica, sequences, filling, tokens)
+        return replica_memory(self.replica, sequences, filling, tokens, self.traffic)
 
     @cached_property
     def _passes(self) -> Floats:
@@ -407,4 +407,5 @@ class Prefill:
         """Memory with the caches of the prompts of every stage, (B,); they leave for the decode pool."""
         prompts = np.array(self.prompts, dtype=np.float64)
         longest = max(chunk.tokens for chunk in self.passes_of.chunks)
-        return replica_memory(self.replica, 0.0, prompts * self.replica.stages, prompts * longest)
+        held = prompts * self.replica.stages
+        return replica_memory(self.replica, 0.0, held, prompts * longest, self.traffic)

@@ -269,6 +269,12 @@ def test_hits_follow_from_the_room_of_a_replica(source):
         wide = made.traffic_on(made.replica(2, 1))  # half of every token on each device
         assert wide.known_shares[0] == pytest.approx(0.475)
         assert best_of(made).cached_share in (pytest.approx(0.475), pytest.approx(share))
+    one, half = made.replica(1, 1), batches(4)
+    held, alone = (
+        Cycle(one, load, half).memory(half).cache_bytes[0] for load in (made.traffic_on(one), made.traffic)
+    )
+    known = 4 * float(np.average(seen.recorded.cached, weights=seen.recorded.later))
+    assert alone - held == pytest.approx(known * CACHE_BYTES_PER_TOKEN)
     host = replace(made, options=replace(made.options, prefix_cache_bytes=1.0, host_cache_bytes=room))
     assert host.traffic_on(host.replica(1, 1)).known_shares == pytest.approx((0.475, 0.475))
 
