@@ -96,7 +96,9 @@ def _model_class(transformers: ModuleType, config: Mapping[str, Any], settings: 
         if auto is None:
             continue
         if type(settings) in auto._model_mapping:
-            return auto.from_config
+            found = auto._model_mapping[type(settings)]
+            # of several classes (with and without a distilling head) `from_config` takes the one that a config names
+            return found[0]._from_config if isinstance(found, tuple) else auto.from_config
     if type(settings) in transformers.AutoModel._model_mapping:
         msg = f"model_type {config['model_type']} has no head that is known, so it ends with its last hidden state"
         warnings.warn(msg, Remark, stacklevel=3)

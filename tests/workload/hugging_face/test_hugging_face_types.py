@@ -561,3 +561,15 @@ def test_what_cannot_be_recorded_either_is_named_with_both_reasons(tmp_path, mon
     config = {"model_type": "qwen3_moe", **SMALL_EXPERTS, "num_experts": 4, "decoder_sparse_step": 2}
     with pytest.raises(InputError, match="step: 2, and it cannot be recorded: it has an operator"):
         load_workload(saved(tmp_path, config), sequence_length=16)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_type_of_several_classes_is_the_first_of_them(tmp_path):
+    """A config that names no architecture: `deit` is one with a head of its own, or with a second to distil from."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    config = {"model_type": "deit", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config |= {"intermediate_size": 64, "image_size": 32, "patch_size": 8}
+    with torch.device("meta"):
+        module = transformers.DeiTForImageClassification(transformers.AutoConfig.for_model(**config))
+    workload = load_workload(saved(tmp_path, config))
+    assert workload.parameter_count == sum(p.numel() for p in module.parameters())
