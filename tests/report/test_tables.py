@@ -124,7 +124,7 @@ def test_no_budget_is_said(document):
 
 def test_small_parts_are_one_row_and_the_shares_stay_whole():
     values = {f"p{i}": float(i) for i in range(1, 9)}
-    table = parts("Area", values, "mm2", sum(values.values()))
+    table = parts("Area", values, "mm2", sum(values.values()), {})
     names, amounts = (list(column.cells) for column in table.columns[:2])
     assert names == ["p8", "p7", "p6", "p5", "p4", "3 others", "total"]
     assert amounts[5:] == ["6.00", "36.0"]

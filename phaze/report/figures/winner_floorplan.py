@@ -23,6 +23,7 @@ from phaze.report.html_markup import (
     tag,
 )
 from phaze.report.number_format import label
+from phaze.report.part_words import AREA, POWER
 from phaze.report.terminal.design_tables import shown_fields
 
 
@@ -92,29 +93,18 @@ class Part:
     look: str
 
 
-_AREA = {
-    "mac": Part("tensor cores", "c1"),
-    "lane": Part("vector ALUs", "c2"),
-    "int32": Part("int32 ALUs", "c2"),
-    "fp64": Part("fp64 ALUs", "c2"),
-    "simt": Part("SIMT control", "c2"),
-    "registers": Part("registers", "c3"),
-    "local": Part("local buffers", "c3"),
-    "global": Part("global buffer", "c3"),
-    "hbm_phy": Part("HBM interface", "c4"),
-    "link": Part("links", "c4"),
-    "overhead": Part("network on chip, clock, spare", "c6"),
-    "misc": Part("PCIe, PLLs", "c7"),
+_AREA_LOOKS = {
+    "mac": "c1",
+    **dict.fromkeys(("lane", "int32", "fp64", "simt"), "c2"),
+    **dict.fromkeys(("registers", "local", "global"), "c3"),
+    **dict.fromkeys(("hbm_phy", "link"), "c4"),
+    "misc": "c7",
 }
-_POWER = {
-    "mac": Part("tensor cores", "c1"),
-    "operands": Part("operand delivery", "c1"),
-    "vector": Part("vector ALUs", "c2"),
-    "hbm": Part("HBM traffic", "c4"),
-    "hbm_background": Part("HBM refresh, idle", "c4"),
-    "link": Part("links", "c4"),
-    "background": Part("clock and control", "c6"),
-    "leakage": Part("leakage", "c7"),
+_POWER_LOOKS = {
+    **dict.fromkeys(("mac", "operands"), "c1"),
+    "vector": "c2",
+    **dict.fromkeys(("hbm", "hbm_background", "link"), "c4"),
+    "leakage": "c7",
 }
 TIME: Mapping[str, Part] = {
     "compute_s": Part("compute", "c1"),
@@ -136,12 +126,12 @@ GROUPS: Mapping[str, str] = {
 
 def area_part(name: str) -> Part:
     """A part of the area; one that nobody knows is called by its name."""
-    return _AREA.get(name, Part(label(name), "c6"))
+    return Part(AREA.get(name, label(name)), _AREA_LOOKS.get(name, "c6"))
 
 
 def power_part(name: str) -> Part:
     """A part of the power."""
-    return _POWER.get(name, Part(label(name), "c6"))
+    return Part(POWER.get(name, label(name)), _POWER_LOOKS.get(name, "c6"))
 
 
 STACK_MM = (7.75, 11.87)

@@ -13,6 +13,7 @@ from rich.table import Table
 from phaze.explore.documents.result_document import Breakdown, Design, Placement, Stage, WorkloadResult
 from phaze.report import number_format as fmt
 from phaze.report.cost_words import cost_rows, counted
+from phaze.report.part_words import AREA, POWER
 from phaze.report.plan_words import TIMES, summary
 
 _PARTS = 5  # of area and power that are named; the rest is one row
@@ -55,10 +56,13 @@ def shown_fields(fields: Mapping[str, object]) -> list[tuple[str, str]]:
     return [(fmt.label(k), fmt.field(k, v)) for k, v in fields.items() if v and _USUAL.get(k) != v]
 
 
-def parts(title: str, values: Mapping[str, float], unit: str, total: float) -> Table:
+def parts(
+    title: str, values: Mapping[str, float], unit: str, total: float, names: Mapping[str, str]
+) -> Table:
     """The largest parts of area or power, their share of `total`, and what is left as one row."""
     table = plain_table(title, "", unit, "share")
-    ordered = sorted(((v, fmt.label(name)) for name, v in values.items() if v), key=lambda part: -part[0])
+    told = ((value, names.get(name, fmt.label(name))) for name, value in values.items() if value)
+    ordered = sorted(told, key=lambda part: -part[0])
     rows = ordered[:_PARTS]
     if rest := ordered[_PARTS:]:
         rows.append((sum(value for value, _ in rest), f"{len(rest)} others" if rest[1:] else rest[0][1]))
@@ -152,8 +156,8 @@ def print_design(design: Design, console: Console) -> None:
 def blocks(design: Design) -> Iterator[RenderableType]:
     """The tables of one design, in reading order."""
     yield architecture(design)
-    area = parts("Area", design.area_parts_mm2, "mm2", design.area_mm2)
-    power = parts("Power (worst case)", design.power_parts_w, "W", design.tdp_w)
+    area = parts("Area", design.area_parts_mm2, "mm2", design.area_mm2, AREA)
+    power = parts("Power (worst case)", design.power_parts_w, "W", design.tdp_w, POWER)
     yield Columns([area, power], padding=_GAP)
     for name, result in design.workloads.items():
         yield Columns([performance(name, result), time_breakdown(result)], padding=_GAP)
