@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from timing import seconds
 
-from phaze.explore.answers.plan_search import find_best_plan
 from phaze.explore.documents.plan_document import PlanDocument
+from phaze.explore.plans.plan_search import find_best_plan
 from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.cluster_network import load_network

@@ -16,7 +16,7 @@ from tables import table
 from timing import seconds
 
 from phaze.errors import PhazeError
-from phaze.explore.answers.plan_search import find_best_plan
+from phaze.explore.plans.plan_search import find_best_plan
 from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import load_architecture
 from phaze.hardware.cluster_network import load_network

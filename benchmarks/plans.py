@@ -17,7 +17,7 @@ from report import Report
 
 from phaze.errors import InfeasibleError
 from phaze.explore.answers.main_job import evaluate
-from phaze.explore.answers.plan_search import find_best_plan
+from phaze.explore.plans.plan_search import find_best_plan
 from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import Architecture, load_architecture
 from phaze.hardware.cluster_network import load_network

@@ -58,10 +58,10 @@ class ReplayedRun:
 
         That of the workload which is `explained` is taken from there.
         """
-        from phaze.explore.answers.replayed_plans import request_on_devices
         from phaze.explore.explaining.explained_winner import ExplainedWinner
         from phaze.explore.explaining.parameter_sensitivity import sensitivity
         from phaze.explore.explaining.run_explanation import PATIENCE_S
+        from phaze.explore.plans.replayed_plans import request_on_devices
         from phaze.explore.request.search_progress import Clock
         from phaze.scheduling.passes import SolveLimits
 
@@ -82,7 +82,7 @@ class ReplayedRun:
 
 def replayed_run(document: ResultDocument, asked: Callable[[], ExploreRequest]) -> ReplayedRun:
     """Replayed plans of a run as far as they can be; the reason why not is kept instead of raised."""
-    from phaze.explore.answers.replayed_plans import per_stage_plan, replayed_plans
+    from phaze.explore.plans.replayed_plans import per_stage_plan, replayed_plans
 
     try:
         request = asked()
@@ -94,7 +94,7 @@ def replayed_run(document: ResultDocument, asked: Callable[[], ExploreRequest]) 
 
 def replayed_plan(document: PlanDocument) -> ReplayedPlan | str:
     """The plan in time, or why it cannot be worked out again: a document names its inputs, it does not hold them."""
-    from phaze.explore.answers.plan_replay import replay_plan
+    from phaze.explore.plans.plan_replay import replay_plan
     from phaze.inputs.architecture_names import find_architecture
     from phaze.inputs.option_models import PassTaskOptions
     from phaze.inputs.recipe_inputs import task_in_recipe
@@ -242,7 +242,7 @@ def _workload(document: ResultDocument, run: RunAtHand, workload: str | None) ->
 
 def _planned(document: ResultDocument, run: RunAtHand, workload: str, title: str, form: TraceFormat) -> str:
     """The winner's plan."""
-    from phaze.explore.answers.replayed_plans import replayed_plans
+    from phaze.explore.plans.replayed_plans import replayed_plans
 
     played = replayed_plans(document, run.request())[workload]
     stages = document.best.workloads[workload].placement.stages
@@ -251,7 +251,7 @@ def _planned(document: ResultDocument, run: RunAtHand, workload: str, title: str
 
 def _per_stage(document: ResultDocument, run: RunAtHand, workload: str, title: str, form: TraceFormat) -> str:
     """The plan of the pipeline with a design for every stage."""
-    from phaze.explore.answers.replayed_plans import per_stage_plan
+    from phaze.explore.plans.replayed_plans import per_stage_plan
 
     played = per_stage_plan(document, run.request())
     if played is None or document.wham is None or document.wham.per_stage is None:

@@ -67,7 +67,7 @@ class Planned(Shown):
         return self.plans.to_dataframe()
 
     def _blocks(self) -> Iterator[RenderableType]:
-        from phaze.report.terminal.plan_tables import plan_head, plan_proof, plan_table
+        from phaze.report.terminal.plans.plan_tables import plan_head, plan_proof, plan_table
 
         yield plan_head(self.document)
         yield plan_table(self.document.best, self.document.request)
@@ -99,7 +99,7 @@ class PlannedPools(Shown):
         )
 
     def _blocks(self) -> Iterator[RenderableType]:
-        from phaze.report.terminal.fleet_tables import fleet_blocks
+        from phaze.report.terminal.plans.fleet_tables import fleet_blocks
 
         yield from fleet_blocks(self.document)
 
@@ -122,8 +122,8 @@ class Varied(Shown):
         return self.points.to_dataframe()
 
     def _blocks(self) -> Iterator[RenderableType]:
-        from phaze.report.terminal.failure_tables import failure_blocks
-        from phaze.report.terminal.whatif_table import whatif_blocks
+        from phaze.report.terminal.plans.failure_tables import failure_blocks
+        from phaze.report.terminal.plans.whatif_table import whatif_blocks
 
         told = self.document
         return failure_blocks(told) if told.varied == "domain" else whatif_blocks(told)
@@ -152,7 +152,7 @@ class PlannedServing(Shown):
         return dataframe(columns_of([pool.model_dump(mode="json") for pool in self.best.pools]))
 
     def _blocks(self) -> Iterator[RenderableType]:
-        from phaze.report.terminal.serving_tables import serving_tables
+        from phaze.report.terminal.plans.serving_tables import serving_tables
 
         yield from serving_tables(self.found[0], self.space, self.found[1], self.document.cost)
 
@@ -194,7 +194,7 @@ def whatif(options: WhatIfOptions) -> Varied:
     """
     from phaze.inputs.plan_inputs import whatif_answer
     from phaze.inputs.recorded.input_files import record_question
-    from phaze.report.terminal.whatif_table import check_plot_file, write_plot
+    from phaze.report.terminal.plans.whatif_table import check_plot_file, write_plot
     from phaze.runs.run_directory import kept_answer
 
     if options.plot is not None:

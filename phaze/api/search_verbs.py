@@ -157,8 +157,8 @@ class ExploredService(Shown):
         return dataframe(columns_of([pool.model_dump(mode="json") for pool in self.best.pools]))
 
     def _blocks(self) -> Iterator[RenderableType]:
-        from phaze.report.terminal.service_tables import service_sentence
-        from phaze.report.terminal.serving_tables import serving_tables
+        from phaze.report.terminal.plans.service_tables import service_sentence
+        from phaze.report.terminal.plans.serving_tables import serving_tables
 
         yield in_python(service_sentence(self.document, self.chip, self.certificate))
         yield from serving_tables(self.found.plan, self.found.space, None, self.document.cost)

@@ -15,7 +15,7 @@ def fleet_answer(options: PlanPoolsOptions) -> FleetDocument:
     """The best plan in a fleet within what options fix. Raises InputError, and InfeasibleError where nothing fits."""
     from dataclasses import replace
 
-    from phaze.explore.answers.fleet_planning import FleetObjective, FleetPlanning
+    from phaze.explore.plans.fleet_planning import FleetObjective, FleetPlanning
     from phaze.inputs.named_choices import choose
     from phaze.inputs.plan_inputs import held_choices
     from phaze.inputs.task_inputs import asked_task

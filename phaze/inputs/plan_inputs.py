@@ -96,7 +96,7 @@ def plan_answer(options: PlanOptions) -> PlanDocument:
     """The best plan within what options fix; the framework says how the workload is built unless options do."""
     from dataclasses import replace
 
-    from phaze.explore.answers.plan_search import find_best_plan
+    from phaze.explore.plans.plan_search import find_best_plan
     from phaze.inputs.architecture_names import find_architecture
     from phaze.inputs.recipe_inputs import task_in_recipe
     from phaze.inputs.task_inputs import asked_task, check_calibration

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from phaze.explore.answers.main_job import explore
-from phaze.explore.answers.replayed_plans import replayed_plans
 from phaze.explore.documents.explanation_document import Sensitivity
 from phaze.explore.documents.result_document import ResultDocument
+from phaze.explore.plans.replayed_plans import replayed_plans
 from phaze.explore.request.explore_request import ExploreRequest
 from phaze.hardware.spaces.space_file import parse_space
 from phaze.report.figures.figure_registry import Figure, section_fault

@@ -5,7 +5,7 @@ from __future__ import annotations
 from small_cases import small_decoder
 
 from phaze.explore.answers.main_job import evaluate
-from phaze.explore.answers.plan_replay import replay_record
+from phaze.explore.plans.plan_replay import replay_record
 from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import load_architecture
 from phaze.hardware.cluster_network import load_network

@@ -25,7 +25,7 @@ def command(options: PlanServingOptions) -> None:
     from phaze.cli.console_output import console, print_json, progress
     from phaze.inputs.recorded.input_files import record_question
     from phaze.inputs.serving_inputs import serving_answer
-    from phaze.report.terminal.serving_tables import print_serving
+    from phaze.report.terminal.plans.serving_tables import print_serving
     from phaze.runs.run_directory import kept_answer
 
     with kept_answer(options.out) as keep, progress(quiet=options.quiet, phase="planning"):

@@ -84,7 +84,7 @@ def _serve(options: RunOptions) -> None:
     from phaze.explore.services.service_answer import find_service
     from phaze.inputs.recorded.input_files import record_question, run_folder
     from phaze.inputs.run_inputs import make_service
-    from phaze.report.terminal.service_tables import print_service
+    from phaze.report.terminal.plans.service_tables import print_service
     from phaze.runs.run_directory import run_directory, write_answer
     from phaze.runs.run_log import logged_progress
 

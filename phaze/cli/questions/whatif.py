@@ -35,7 +35,7 @@ def varied(options: WhatIfOptions, context: typer.Context) -> None:
     from phaze.errors import InputError
     from phaze.inputs.plan_inputs import whatif_answer
     from phaze.inputs.recorded.input_files import record_question
-    from phaze.report.terminal.whatif_table import check_plot_file, print_whatif, write_plot
+    from phaze.report.terminal.plans.whatif_table import check_plot_file, print_whatif, write_plot
     from phaze.runs.run_directory import kept_answer
 
     if not options.arch or not options.workload or not options.vary:

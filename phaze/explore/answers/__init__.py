@@ -1,1 +1,1 @@
-"""From a request to its answer: the main job in all its forms, and the best plan on one architecture."""
+"""From a request to its answer: the main job in all its forms."""

@@ -27,7 +27,7 @@ from phaze.report.html_markup import (
     tag,
 )
 from phaze.report.plan_words import BYTES, TIMES, next_plan_rows, next_plans_head
-from phaze.report.terminal.plan_tables import plan_proof
+from phaze.report.terminal.plans.plan_tables import plan_proof
 
 TIME_LOOKS: Mapping[str, str] = {
     **dict.fromkeys(("product_s", "vector_s"), "c1"),

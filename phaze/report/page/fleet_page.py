@@ -10,7 +10,7 @@ from phaze.report.figures.first_screen import command
 from phaze.report.figures.question_and_answer import Tile, repeat, request_table, tiled
 from phaze.report.html_markup import Html, Section, join, table, tag, text
 from phaze.report.page.page_frame import Frame, kicker, render
-from phaze.report.terminal.fleet_tables import bound_words, plan_words, where
+from phaze.report.terminal.plans.fleet_tables import bound_words, plan_words, where
 
 
 def fleet_page(name: str, document: FleetDocument) -> str:

@@ -42,7 +42,7 @@ from phaze.report.html_markup import (
 )
 from phaze.report.page.page_frame import Frame, kicker, render
 from phaze.report.plan_words import TIMES, summary
-from phaze.report.terminal.serving_tables import STOPS
+from phaze.report.terminal.plans.serving_tables import STOPS
 
 
 def compare_page(name: str, document: CompareDocument) -> str:

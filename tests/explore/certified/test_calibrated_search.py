@@ -11,7 +11,7 @@ import phaze
 from phaze.cost.fidelity import Fidelity
 from phaze.errors import InputError
 from phaze.explore.answers.main_job import evaluate, explore
-from phaze.explore.answers.plan_search import find_best_plan
+from phaze.explore.plans.plan_search import find_best_plan
 from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
 from phaze.hardware.architecture import load_architecture
 from phaze.hardware.spaces.space_file import load_space, parse_space

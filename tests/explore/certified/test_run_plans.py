@@ -11,11 +11,11 @@ from small_cases import DECODER
 
 from phaze.errors import InputError
 from phaze.explore.answers.main_job import evaluate_document, explore
-from phaze.explore.answers.plan_search import find_best_plan
-from phaze.explore.answers.replayed_plans import per_stage_plan
 from phaze.explore.evaluation.energy_and_memory import time_energy_memory
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.planned_iteration import PlannedIteration, estimator_of, strategy_of, worked_out
+from phaze.explore.plans.plan_search import find_best_plan
+from phaze.explore.plans.replayed_plans import per_stage_plan
 from phaze.explore.recheck.certify_run import certify
 from phaze.explore.request.explore_request import (
     Budgets,

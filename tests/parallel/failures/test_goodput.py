@@ -8,8 +8,8 @@ import pytest
 from small_cases import small_decoder
 
 from phaze.errors import InputError
-from phaze.explore.answers.plan_search import find_best_plan
 from phaze.explore.evaluation.planned_iteration import estimator_of
+from phaze.explore.plans.plan_search import find_best_plan
 from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.cluster_network import load_network, two_tiers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise, product
 
-from phaze.explore.answers.fleet_planning import FleetObjective, FleetPlanning
+from phaze.explore.plans.fleet_planning import FleetObjective, FleetPlanning
 from phaze.hardware.architecture import load_architecture
 from phaze.hardware.cluster_network import two_tiers
 from phaze.parallel.cluster import Recompute

@@ -8,8 +8,8 @@ import pytest
 from small_fleets import TIED_BYTES, every_pipeline, fleet_of, search_of
 
 from phaze.errors import InfeasibleError, InputError
-from phaze.explore.answers.fleet_planning import FleetObjective, FleetPlanning
-from phaze.explore.answers.plan_search import find_best_plan
+from phaze.explore.plans.fleet_planning import FleetObjective, FleetPlanning
+from phaze.explore.plans.plan_search import find_best_plan
 from phaze.parallel.fleets.fleet_file import Fleet, ZoneLink, load_fleet
 from phaze.parallel.fleets.unlike_checker import check_unlike
 from phaze.parallel.fleets.unlike_pipeline import UnlikePipeline

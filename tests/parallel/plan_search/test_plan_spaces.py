@@ -9,7 +9,7 @@ import pytest
 from strategy_cases import estimator, framework, small_gpt
 
 from phaze.errors import InfeasibleError, InputError
-from phaze.explore.answers.plan_search import find_best_plan
+from phaze.explore.plans.plan_search import find_best_plan
 from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import load_architecture
 from phaze.hardware.cluster_network import load_network

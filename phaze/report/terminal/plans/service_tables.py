@@ -11,7 +11,7 @@ from phaze.explore.documents.serving_document import ServedChip, ServingDocument
 from phaze.parallel.serving import ServingPlan, ServingSpace
 from phaze.report import number_format as fmt
 from phaze.report.terminal.design_tables import plain_table
-from phaze.report.terminal.serving_tables import serving_tables
+from phaze.report.terminal.plans.serving_tables import serving_tables
 
 _WORTH = {
     "throughput": ("{} output tokens/s", False),

@@ -10,7 +10,6 @@ from functools import cached_property
 from math import inf
 
 from phaze.errors import InfeasibleError, InputError
-from phaze.explore.answers.plan_search import find_best_plan
 from phaze.explore.documents.fleet_document import (
     FleetCertificate,
     FleetDocument,
@@ -23,6 +22,7 @@ from phaze.explore.documents.plan_record import PlanBreakdown
 from phaze.explore.documents.result_manifest import describe_task, manifest, plans_scope
 from phaze.explore.evaluation.flops_utilisation import counted_flops_per_s
 from phaze.explore.evaluation.planned_iteration import estimator_of
+from phaze.explore.plans.plan_search import find_best_plan
 from phaze.explore.request.explore_request import Task
 from phaze.explore.request.search_progress import Clock
 from phaze.hardware.architecture import to_table

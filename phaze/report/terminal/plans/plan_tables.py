@@ -14,7 +14,7 @@ from phaze.explore.documents.plan_document import PlanDocument, PlanResult
 from phaze.report import number_format as fmt
 from phaze.report.plan_words import BYTES, TIMES, next_plan_rows, next_plans_head, summary
 from phaze.report.terminal.design_tables import plain_table
-from phaze.report.terminal.failure_tables import goodput_table
+from phaze.report.terminal.plans.failure_tables import goodput_table
 
 
 def print_plan(document: PlanDocument, console: Console) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from phaze.explore.answers.cluster_exploration import with_devices
-from phaze.explore.answers.plan_replay import replay_mixed, replay_record
 from phaze.explore.documents.result_document import ResultDocument
 from phaze.explore.documents.strategy_report import PerStage, WhamReport
 from phaze.explore.evaluation.design_candidates import Candidates
+from phaze.explore.plans.plan_replay import replay_mixed, replay_record
 from phaze.explore.request.explore_request import ExploreRequest
 from phaze.hardware.architecture import Architecture
 from phaze.parallel.timeline.replayed_plan import ReplayedPlan

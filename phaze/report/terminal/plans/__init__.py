@@ -1,0 +1,1 @@
+"""Tables of plans, for training and for serving, and of chips for a service."""
