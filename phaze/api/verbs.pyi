@@ -107,6 +107,7 @@ def explore_service(
     ttft: Quantity | None = None,
     tpot: Quantity | None = None,
     disaggregate: bool | None = None,
+    engine: str | Path | None = None,
     time_limit: Quantity = "60s",
     gap: float = 0.0,
     progress: Progress | None = None,

@@ -563,6 +563,13 @@ class RunOptions(SearchedOptions, SpaceOptions, BudgetOptions, EconomicOptions, 
         "--disaggregate/--no-disaggregate",
         in_python=False,
     )
+    engine: str | Path | None = option(
+        None,
+        "Of a service: inference engine whose time per pass, pass size and policies count: built-in name or YAML file.",
+        offers=Packaged.ENGINES,
+        metavar="NAME|FILE",
+        in_python=False,
+    )
     time_limit: Quantity = option(
         "60s", "Stop after this long, for instance 10s or 2min.", effect=Effect.REACH
     )

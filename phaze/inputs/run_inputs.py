@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from phaze.workload.operators.low_precision import Recipe
 
 CERTIFIED = "certified"
-_OF_SERVICES = ("prompt", "output_tokens", "ttft", "tpot", "disaggregate")
+_OF_SERVICES = ("prompt", "output_tokens", "ttft", "tpot", "disaggregate", "engine")
 _NOT_OF_SERVICES = (
     *("global_batch", "plans", "framework", "attention", "fusion", "calibration", "bind", "mode", "context"),
     *("axes", "strategy", "evaluations", "designs", "top_k", "robust", "combine", "weight", "min_throughput"),
@@ -194,6 +194,7 @@ def make_service(options: RunOptions) -> ServiceRequest:
     from phaze.hardware.cluster_network import Network, load_network
     from phaze.inputs.recipe_inputs import served_recipe
     from phaze.parallel.serving import ServingOptions, ServingSpace, Targets
+    from phaze.parallel.serving.serving_engine import NO_ENGINE, load_engine
 
     defaults = RunOptions.defaults()
     for name in _NOT_OF_SERVICES:
@@ -216,6 +217,7 @@ def make_service(options: RunOptions) -> ServiceRequest:
             recipe=served_recipe(options.recipe, space.base),
             disaggregate=options.disaggregate,
             rung=choose(Fidelity, options.rung, "--rung"),
+            engine=NO_ENGINE if options.engine is None else load_engine(options.engine),
         ),
     )
     if not 0 <= options.gap < math.inf:

@@ -58,6 +58,19 @@ def test_the_chip_of_a_service_and_its_plan_again(run, dse, tmp_path):
     assert "no point is better than" in page
 
 
+def test_an_engine_counts(run, tmp_path):
+    """Fewer tokens than without, and `dse plan serving` has the same under that engine."""
+    code, out, _ = run("--serve", "concurrency=8", "--json")
+    assert code == 0
+    free = json.loads(out)["best"]["tokens_per_s"]
+    code, out, _ = run("--serve", "concurrency=8", "--engine", "vllm", "--json", "--out", tmp_path / "engine")
+    assert code == 0
+    told = json.loads(out)
+    assert told["certificate"]["optimal"]
+    assert told["request"]["engine"] == "vllm"
+    assert told["best"]["tokens_per_s"] < free
+
+
 def test_the_answer_in_words(run):
     code, out, _ = run("--serve", "rate=20", "--objective", "cost_per_million_tokens")
     assert code == 0
@@ -73,6 +86,7 @@ def test_the_answer_in_words(run):
         (("--serve", "rate=3"), "a rate fixes the throughput", 2),
         (("--serve", "saturated", "--strategy", "random"), "--strategy is not for a service", 2),
         (("--tpot", "5ms"), "--prompt is for a service: give --serve", 2),
+        (("--serve", "saturated", "--engine", "vlm"), "vlm", 2),
         (("--serve", "saturated", "--tpot", "1ns"), "time per output token", 3),
         (("--serve", "saturated", "--power", "1W"), "keeps the budgets", 3),
     ],

@@ -1,7 +1,8 @@
 """Lower bounds of the passes of a replica on many architectures at once: the layer grid with schedules left out.
 
 What a bound adds up is what `LayerGrid` and `Replica` add up, of the same chains at the same points: sums over layers
-of what their operators take at least. Exchanges between stages and the time of hosts are left out.
+of what their operators take at least, and what the engine adds. Exchanges between stages and kernels that wait for
+hosts are left out.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from phaze.arrays import Floats, Rows
 from phaze.cost.latency_bound import LowerTables, lower_s, tensor_lower_s
 from phaze.parallel.serving.chip_costs import Chips, Line, only_attention, without_attention
 from phaze.parallel.serving.layer_grid import LayerGrid
+from phaze.parallel.serving.serving_engine import NO_OVERHEADS, Overheads
 from phaze.scheduling.passes import TimedPass
 from phaze.tolerances import BOUND_ROUNDING
 from phaze.workload.work import LayerChain, Pass
@@ -116,7 +118,10 @@ class GridSums:
 
 @dataclass(frozen=True)
 class LeastPasses:
-    """Seconds of passes on all layers together, one stage, at least; lines of values (points, A)."""
+    """Seconds of passes on all layers together at least; lines of values (points, A).
+
+    `stages`: among which they are divided, each of which pays for what the engine adds (`overheads`).
+    """
 
     grid: LayerGrid
     body: Line
@@ -124,10 +129,19 @@ class LeastPasses:
     attention: tuple[Line, Line]
     chunks: Mapping[int, Line]
     prompts: Line
+    overheads: Overheads = NO_OVERHEADS
+    stages: int = 1
+
+    def _added_s(self, batch: ArrayLike = 0.0) -> Floats:
+        """What the engine adds to passes that decode some sequences (...,), on all stages together, (..., 1)."""
+        of, count = self.overheads, np.asarray(batch, dtype=np.float64)[..., None]
+        each = of.step_s + of.sequence_s * count
+        found: Floats = self.stages * each + of.expert_layer_s * self.grid.expert_layers.sum()
+        return found
 
     def decode_s(self, batch: Floats) -> Floats:
         """A pass that decodes some sequences (B,), with the mean context of a request, (B, A)."""
-        return self.body.at(batch) + self.head.at(batch) + self._attention_s(batch)
+        return self.body.at(batch) + self.head.at(batch) + self._attention_s(batch) + self._added_s(batch)
 
     def mixed_s(self, batch: Floats, size: int) -> Floats:
         """A pass that decodes sequences (B,) beside a chunk, mean over the chunks of a prompt, (B, A)."""
@@ -135,7 +149,8 @@ class LeastPasses:
         if count == 1:
             return self.joined_s(batch, np.ones(len(batch)))
         logits = (self.head.at(batch) * (count - 1) + self.head.at(batch + 1)) / count
-        return self.body.at(batch + size) + logits + self._attention_s(batch) + self._chunk_s(size, count)
+        chunk = self._chunk_s(size, count) + self._added_s(batch)
+        return self.body.at(batch + size) + logits + self._attention_s(batch) + chunk
 
     def joined_s(self, batch: Floats, prompts: Floats) -> Floats:
         """A pass that decodes sequences (B,) beside some whole prompts (B,), (B, A); straight where the body is."""
@@ -145,6 +160,7 @@ class LeastPasses:
             + self._logits_s(batch, prompts)
             + self._attention_s(batch)
             + self.prompts.at(prompts)
+            + self._added_s(batch)
         )
 
     def prompt_s(self, prompts: ArrayLike = 1.0) -> Floats:
@@ -153,7 +169,8 @@ class LeastPasses:
         found: Floats = (
             self.body.at(each * self.grid.traffic.fresh_tokens) + self.head.at(each) + self.prompts.at(each)
         )
-        return found
+        with_engine: Floats = found + self._added_s(np.zeros(each.shape))
+        return with_engine
 
     def _logits_s(self, batch: Floats, prompts: Floats) -> Floats:
         """Logits of sequences and prompts: exact for one prompt, by the least slope of the line for more."""

@@ -9,7 +9,7 @@ of one request, T(b) / b = Q(b) + (O - 1) D(b) / b, is at least the sum of the l
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -139,7 +139,7 @@ class ServiceBounds:
         found = {}
         for shape, least in self._shapes:
             passes = [(n, least.prompt_s(n)) for n in several]
-            rates = [np.where(s <= self.space.targets.ttft_s, n * shape.stages / s, 0.0) for n, s in passes]
+            rates = [np.where(s <= self._first_within_s, n * shape.stages / s, 0.0) for n, s in passes]
             fits = self.room_bytes > self._weights(least.grid, shape.stages)
             found[shape] = np.where(fits, np.max(rates, axis=0), 0.0)
         return found
@@ -200,9 +200,12 @@ class ServiceBounds:
 
     def _best(self, terms: _Terms, cap: Floats, within_s: Floats | float) -> Floats:
         loose = self.space.traffic.rate_per_s is not None
-        return terms.best(
-            self.space.traffic.later_tokens, cap, within_s, self.space.targets.ttft_s, loose=loose
-        )
+        return terms.best(self.space.traffic.later_tokens, cap, within_s, self._first_within_s, loose=loose)
+
+    @property
+    def _first_within_s(self) -> float:
+        """Seconds that passes may take to the first token."""
+        return self.space.targets.ttft_s - self.space.options.engine.request_s
 
     @cached_property
     def _shapes(self) -> list[tuple[Shape, LeastPasses]]:
@@ -211,7 +214,9 @@ class ServiceBounds:
     @cached_property
     def _least(self) -> dict[Shape, LeastPasses]:
         return {
-            Shape(least.grid.width, stages, least.grid.experts): least
+            Shape(least.grid.width, stages, least.grid.experts): replace(
+                least, overheads=self.space.options.engine.overheads, stages=1 if self.coarse else stages
+            )
             for least in self.least
             for stages in self.space.depths(least.grid)
         }

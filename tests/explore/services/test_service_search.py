@@ -26,11 +26,22 @@ from phaze.parallel.serving.layer_grid import Served
 from phaze.parallel.serving.least_passes import GridSums
 from phaze.parallel.serving.replica_offers import chosen
 from phaze.parallel.serving.service_bounds import ServiceBounds
+from phaze.parallel.serving.serving_engine import ServingEngine
 from phaze.parallel.serving.serving_search import made_offers, serving_plan
 from phaze.workload.operators.kv_cache import KvCache
 
 LOADS = {"saturated": {}, "clients": {"clients": 9}, "stream": {"rate_per_s": 150.0}, "short": {}}
 SHORT = 32, 5  # two of eight sequences end in a pass, so that prompts share it
+ENGINE = ServingEngine(
+    name="slow",
+    source="made up for tests",
+    step_s=2e-5,
+    sequence_s=2e-6,
+    expert_layer_s=1e-5,
+    request_s=1e-3,
+    pass_tokens=128,
+    policies=(Policy.CHUNKED,),
+)
 TARGETS = Targets(ttft_s=0.05, tpot_s=4e-3)
 PROMPT, OUTPUT, BATCH = 256, 40, 8
 
@@ -131,14 +142,43 @@ def test_the_best_service_by_force(source, few, network, model, chips, load, obj
     assert found.plan.ttft_s <= TARGETS.ttft_s
 
 
+@pytest.mark.parametrize("load", ["saturated", "clients"])
+def test_the_best_service_under_an_engine(source, few, network, model, chips, load):
+    """What the engine adds makes another plan the best, which the proof finds."""
+    asked = request(source, few, network, load, "throughput", engine=ENGINE)
+    found = find_service(asked, SilentProgress(), Clock(math.inf))
+    assert found.document.certificate.optimal
+    assert found.document.certificate.objective_value == pytest.approx(
+        by_force(asked, model, chips), rel=1e-9
+    )
+    free = find_service(request(source, few, network, load), SilentProgress(), Clock(math.inf))
+    assert found.plan.tokens_per_s < free.plan.tokens_per_s
+    assert found.document.request["engine"] == "slow"
+
+
 @pytest.mark.parametrize(
     ("made", "load"),
-    [(served, "saturated"), (served, "stream"), (served, "short"), (served_mixture, "clients")],
+    [
+        (served, "engine"),
+        (served_mixture, "engine"),
+        (served, "saturated"),
+        (served, "stream"),
+        (served, "short"),
+        (served_mixture, "clients"),
+    ],
 )
 def test_no_way_serves_more_than_its_bound(tmp_path, few, network, load, made):
     """Both bounds, on every architecture of the space, of every replica shape and policy."""
+    if load == "engine":
+        load, options = "saturated", {"engine": ENGINE}
+        check_bounds(request(made(tmp_path), few, network, load, devices=3, **options))
+        return
     options = {"chunk": 64} if made is served_mixture else {"disaggregate": False} if load == "short" else {}
-    asked = request(made(tmp_path), few, network, load, "cost_per_million_tokens", devices=3, **options)
+    check_bounds(request(made(tmp_path), few, network, load, "cost_per_million_tokens", devices=3, **options))
+
+
+def check_bounds(asked):
+    """No way of any architecture is worth more than any of its bounds."""
     search = ServiceSearch(asked, Clock(math.inf), SilentProgress())
     rows = np.arange(len(search.block))
     tight = ServiceBounds(
