@@ -82,7 +82,7 @@ def main() -> None:
             Path(file).write_text(str(clock.show()), encoding="utf-8")
 
     atexit.register(tell)
-    from phaze.cli.main import main as run
+    from phaze.cli.entry import main as run
 
     sys.argv = ["dse", *arguments]
     run()

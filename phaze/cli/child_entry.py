@@ -24,7 +24,7 @@ def main() -> None:
     """Run the command line; `dse` is this process's own session, so that workers end with it, too."""
     threading.Thread(target=_ends_with_parent, daemon=True).start()
     sys.argv[0] = "dse"
-    from phaze.cli.main import main as run
+    from phaze.cli.entry import main as run
 
     run()
 

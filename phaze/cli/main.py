@@ -5,7 +5,6 @@ Nothing heavy is imported here or at the top of a verb's module: `dse --help` an
 
 from __future__ import annotations
 
-import gc
 import io
 import os
 import re
@@ -42,20 +41,9 @@ from phaze.errors import InputError, PhazeError, Remark
 # typer re-exports only the last class of its (vendored) chain ClickException > UsageError > BadParameter.
 _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
 
-_OBJECTS = 50_000
-"""New objects between two looks for cycles among them: searches keep most of what they make, and looks took a
-twentieth of their time at Python's own 700."""
-
 TRACEBACK = "DSE_TRACEBACK"
 """Environment variable under which a bug of ours ends in a stack trace instead of a sentence."""
 
-app = App(
-    name="dse",
-    help="Find the best accelerator for your models, and the best way to spread them over N of it.\n\n"
-    "Examples:\n  dse run --workload gpt3 --power 400W\n  dse help run",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
 
 def _version(wanted: bool) -> None:
@@ -64,13 +52,28 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and leave.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Hold the options before the verb."""
+
+
+def _app() -> App:
+    """The application without verbs."""
+    found = App(
+        name="dse",
+        help="Find the best accelerator for your models, and the best way to spread them over N of it.\n\n"
+        "Examples:\n  dse run --workload gpt3 --power 400W\n  dse help run",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    found.callback()(_root)
+    return found
+
+
+app = _app()
 
 
 _VERBS: Mapping[str, tuple[ModuleType, ...]] = {
@@ -82,19 +85,26 @@ _VERBS: Mapping[str, tuple[ModuleType, ...]] = {
 }
 """The verbs by group, as `dse --help` lists them."""
 
-for _group, _modules in _VERBS.items():
-    for _module in _modules:
-        if hasattr(_module, "app"):
-            app.add_typer(_module.app, rich_help_panel=_group)
-        else:
-            app.command(_module.__name__.rpartition(".")[2], rich_help_panel=_group)(_module.command)
+_BY_NAME = {one.__name__.rpartition(".")[2]: (one, group) for group, some in _VERBS.items() for one in some}
+
+
+def _add(name: str, to: App) -> None:
+    """Register a verb."""
+    module, group = _BY_NAME[name]
+    if hasattr(module, "app"):
+        to.add_typer(module.app, rich_help_panel=group)
+    else:
+        to.command(name, rich_help_panel=group)(module.command)
+
+
+for _name in _BY_NAME:
+    _add(_name, app)
 app.add_typer(networks.app, name="network", hidden=True)
 
 
 def main() -> NoReturn:
     """Run the command line and leave with the exit code of what happened."""
     _open_streams()
-    gc.set_threshold(_OBJECTS)
     with warnings.catch_warnings():
         warnings.simplefilter("always", Remark)
         warnings.showwarning = _remark
@@ -147,15 +157,24 @@ def commands() -> Callable[..., object]:
     return typer.main.get_command(app)
 
 
+def _commands_of(words: Sequence[str]) -> Callable[..., object]:
+    """What reads a command line: of one that begins with a verb that one alone, a tenth of the work."""
+    if not words or words[0] not in _BY_NAME or words[0] == "help":  # pages of all verbs
+        return commands()
+    alone = _app()
+    _add(words[0], alone)
+    return typer.main.get_command(alone)
+
+
 def _run() -> object:
     """What the verb comes back with, its options at the defaults of the project where nothing is typed."""
     from phaze.cli.project_defaults import project_defaults
 
-    root = commands()
-    defaults, file = project_defaults(root)
+    defaults, file = project_defaults(commands)
     if file and not {"-q", "--quiet", "-h", "--help"} & {*sys.argv}:
         sys.stderr.write(f"dse: options that are not typed have the defaults of {file}\n")
-    return root(prog_name="dse", standalone_mode=False, default_map=defaults)
+    read = commands() if file else _commands_of(sys.argv[1:])
+    return read(prog_name="dse", standalone_mode=False, default_map=defaults)
 
 
 def _check_words(words: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ working directory. What is typed comes first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +12,20 @@ OWN, SHARED = Path("phaze.toml"), Path("pyproject.toml")
 Defaults = dict[str, Any]
 
 
-def project_defaults(root: Any) -> tuple[Defaults, str]:  # noqa: ANN401 - typer's click is vendored, its types too
+def project_defaults(commands: Callable[[], Any]) -> tuple[Defaults, str]:
     """Defaults by verb and option, as click takes them, and the file that they stand in (empty: there is none).
 
     A value at the top is that of every verb with such an option; tables are of one verb, `[plan.serving]` of one below.
-    Raises InputError for a file that cannot be read, and for what no verb has.
+    `commands`: makes all verbs, where there is such a file. Raises InputError for one that cannot be read, and for what
+    no verb has.
     """
     from phaze.errors import InputError
     from phaze.inputs.named_choices import nearest
 
     content, file = _content()
+    if not file:
+        return {}, ""
+    root = commands()
     everywhere = {_name(key): value for key, value in content.items() if not isinstance(value, dict)}
     known = set(_options(root))
     for key in everywhere:
@@ -33,13 +37,13 @@ def project_defaults(root: Any) -> tuple[Defaults, str]:  # noqa: ANN401 - typer
 
 def _content() -> tuple[Mapping[str, Any], str]:
     """What the file of the project says, and its name; nothing where there is no file."""
+    file = OWN if OWN.is_file() else SHARED
+    if not file.is_file():
+        return {}, ""
     import tomllib
 
     from phaze.errors import InputError
 
-    file = OWN if OWN.is_file() else SHARED
-    if not file.is_file():
-        return {}, ""
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:

@@ -34,7 +34,7 @@ class Architecture(BaseModel):
     the vendor's, not the model's.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     schema_version: Literal[1] = 1
     name: Line
@@ -67,7 +67,7 @@ class _ArchitectureFile(BaseModel):
     `power_limit_w`: what the board may draw, from which the sustained clock follows where the file gives none.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     schema_version: Literal[1]
     name: str

@@ -19,7 +19,7 @@ from phaze.yaml_file import checked, read_yaml
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class _OuterFile(_Record):
@@ -235,7 +235,7 @@ class Network(BaseModel):
     `algorithms`: what the communication library chooses from. `one_kernel`: all-reduces of an engine beside them.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: str
     tiers: tuple[Tier, ...]

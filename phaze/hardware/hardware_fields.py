@@ -38,7 +38,7 @@ class Field(BaseModel):
     `overrules`: fields from which a rule would work it out; its value holds for their values alone.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: str
     kind: FieldKind
@@ -108,7 +108,7 @@ class Field(BaseModel):
 
 
 class _FieldFile(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     fields: tuple[Field, ...]
 

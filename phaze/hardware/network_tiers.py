@@ -90,7 +90,7 @@ class Tier(BaseModel):
     member, which its devices share; None, one for each device.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     devices: int | None
     topology: Topology = Topology.SWITCH

@@ -20,7 +20,7 @@ Confidence = Literal["H", "M", "L"]
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Constant(_Record):

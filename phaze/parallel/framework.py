@@ -54,7 +54,7 @@ class ParameterBytes:
 class FittedConstants(BaseModel):
     """Constants of a framework that were fitted to the runs of one comparison of `dse validate`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     to: Annotated[Line, Field(description="data set and metric, with a blank between them")]
     constants: Annotated[tuple[Line, ...], Field(description="fields that were fitted on it")]
@@ -63,7 +63,7 @@ class FittedConstants(BaseModel):
 class Framework(BaseModel):
     """Training framework of one generation: its overheads and overlaps; the defaults cost nothing and hide nothing."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     schema_version: Literal[1] = 1
     name: Line

@@ -51,7 +51,7 @@ class Cut(StrEnum):
 class Choices(BaseModel):
     """Choices of each kind that are allowed; none: everything."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     divides: Annotated[
         frozenset[Dimension] | None,

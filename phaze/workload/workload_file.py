@@ -28,7 +28,7 @@ class ExpertPlan(Strict):
 class _Head(Strict):
     """The part of a workload file that says how to read the rest."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", defer_build=True)
 
     family: Family
 

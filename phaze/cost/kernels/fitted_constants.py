@@ -30,7 +30,7 @@ class Fitted(BaseModel, Generic[L]):
     the fit in turn is worked out by `dse validate --leave-out`, never written down.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     family: str
     fitted_on: str
@@ -87,7 +87,7 @@ def law_of(kind: type[L], file: str, family: str) -> L | None:
 class CalibrationFile(BaseModel):
     """Constants of laws, by the law's file and their own name, of one chip; the others are those of `family`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     schema_version: Literal[1] = 1
     chip: Line

@@ -30,7 +30,7 @@ _MILLION = 1e6
 class _Figures(Record):
     """Figures read from an object of the model."""
 
-    model_config = ConfigDict(from_attributes=True)
+    model_config = ConfigDict(from_attributes=True, defer_build=True)
 
 
 class PoolFigures(_Figures):

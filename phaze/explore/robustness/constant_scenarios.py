@@ -31,7 +31,7 @@ _AREA = (
 class ConstantRange(BaseModel):
     """A constant times a factor between `low` and `high`, uniform in its logarithm."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     low: float = Field(gt=0, le=1e6, description="smallest factor")
     high: float = Field(gt=0, le=1e6, description="largest factor")
@@ -42,7 +42,7 @@ class ConstantRange(BaseModel):
 class Uncertainty(BaseModel):
     """Ranges by group. Chip and network: names of `scaling`; power and area: any names, each with its parts."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     chip: Mapping[str, ConstantRange] = {}
     network: Mapping[str, ConstantRange] = {}

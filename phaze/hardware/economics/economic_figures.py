@@ -34,7 +34,7 @@ Given = float | Mapping[str, float]
 class _Described(BaseModel):
     """Meaning, source and range of a figure; without `least` it is greater than zero."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     about: str
     confidence: Confidence
@@ -71,7 +71,7 @@ class Column(_Described):
 
 
 class _File(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     scalars: Mapping[str, Scalar]
     columns: Mapping[str, Mapping[str, Column]]

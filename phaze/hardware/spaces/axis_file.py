@@ -19,7 +19,7 @@ _FORMS = ("values", "powers_of_two", "range", "geometric")
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class LinearFile(_Record):

@@ -77,7 +77,7 @@ def _values(space: DesignSpace, name: str) -> set[FieldValue | None]:
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class _AreaFilterFile(_Record):

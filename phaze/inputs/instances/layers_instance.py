@@ -22,7 +22,7 @@ _Bytes = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
 
 
 class _Instance(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class _Layers(_Instance):

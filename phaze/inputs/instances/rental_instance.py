@@ -18,7 +18,7 @@ _Count = Annotated[int, Field(ge=0, le=10**6)]
 
 
 class _Instance(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class _Config(_Instance):

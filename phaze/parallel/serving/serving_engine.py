@@ -39,7 +39,7 @@ class EngineFit(BaseModel):
     models and chips that were left out.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     to: str
     constants: tuple[str, ...]
@@ -57,7 +57,7 @@ class ServingEngine(BaseModel):
     tokens that a pass takes at most. `policies`: that it has, its own default first.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: str
     source: str

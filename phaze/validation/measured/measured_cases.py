@@ -45,7 +45,7 @@ EXACT = Timer()
 
 
 class _Host(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: str
     lag_s: float = 0.0
@@ -53,7 +53,7 @@ class _Host(BaseModel):
 
 
 class _Set(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     tick_s: float = 0.0
     operators: Mapping[str, float] = {}

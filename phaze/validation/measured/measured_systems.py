@@ -17,7 +17,7 @@ from phaze.yaml_file import parse_yaml
 
 
 class _ChipPattern(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: str
     chip: str
@@ -42,7 +42,7 @@ def chip_of(name: str) -> Architecture | None:
 
 
 class _SystemPattern(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     name: str
     network: str

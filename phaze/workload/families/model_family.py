@@ -26,7 +26,7 @@ Probability = Annotated[float, Field(ge=0, lt=1)]
 class Strict(BaseModel):
     """A frozen part of a workload file; unknown fields are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, strict=False)
 
 
 @dataclass(frozen=True, slots=True)
