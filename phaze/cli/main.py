@@ -45,7 +45,6 @@ TRACEBACK = "DSE_TRACEBACK"
 """Environment variable under which a bug of ours ends in a stack trace instead of a sentence."""
 
 
-
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"phaze-dse {__version__}")

@@ -23,6 +23,7 @@ from phaze.workload.sharding.expert_parallelism import has_idle_experts
 from phaze.workload.sharding.layer_division import UndividedModel
 from phaze.workload.sharding.shard_roles import among_experts, in_expert
 from phaze.workload.sharding.shardable_layers import classify_segments, mix_chains
+from phaze.workload.training.activation_recompute import multiplies_activations
 from phaze.workload.training.backward_pass import differentiable, model_parameters
 from phaze.workload.training.training_loss import with_loss
 from phaze.workload.training.training_numerics import Optimizer, Precision, in_precision, numerics
@@ -286,16 +287,25 @@ class GraphWorkload:
             self.name, microbatch, sharding, layers, parts.index, parts.names, keeps_cache=keeps
         )
 
-    def _layer(self, microbatch: int, number: int, sharding: Sharding, **keeps: bool) -> Layer:
-        """A unique layer on one device; the same however experts are divided where it has none."""
+    def _layer(
+        self, microbatch: int, number: int, sharding: Sharding, *, selective: bool, keeps_products: bool
+    ) -> Layer:
+        """A unique layer on one device.
+
+        The same however experts are divided where it has none, and whatever attention keeps where it has no such.
+        """
         parts = self._cut(microbatch)
-        segment = parts.unique[number]
+        segment, whole = parts.unique[number], parts.whole
         if not any(map(among_experts, segment.operators)):
             sharding = replace(sharding, expert=1, folded=False)
-        key = microbatch, number, sharding, *keeps.values()
+        by_operator = selective and keeps_products
+        selective = by_operator or (selective and multiplies_activations(segment.operators, whole.ctx))
+        key = microbatch, number, sharding, selective, by_operator
         if key not in self._layers:
-            whole, tied = parts.whole, parts.tied
-            self._layers[key] = build_layer(segment, whole, sharding, fusion=self._fusion, tied=tied, **keeps)
+            kept = {"selective": selective, "keeps_products": by_operator}
+            self._layers[key] = build_layer(
+                segment, whole, sharding, fusion=self._fusion, tied=parts.tied, **kept
+            )
         return self._layers[key]
 
     def _cut(self, microbatch: int) -> _Divided:

@@ -14,6 +14,7 @@ import typer
 
 import phaze.api
 from phaze.api.python_arguments import meaning
+from phaze.cli import main as cli
 from phaze.cli.derived_options import takes
 from phaze.cli.main import app
 from phaze.cli.manual.python_stub import stub
@@ -130,3 +131,15 @@ def test_missing_values_are_at_their_defaults_and_others_left_alone():
         RunOptions(workload=["x"], out="here", time_limit="1s").answering
         == RunOptions(workload=["x"]).answering
     )
+
+
+@pytest.mark.parametrize("verb", ["plan", "run", "cache", "spaces"])
+def test_a_command_line_that_begins_with_a_verb_builds_that_verb_alone(verb):
+    every, alone = typer.main.get_command(app), cli._commands_of([verb, "--json"])
+    assert [*alone.commands] == [verb]
+    assert alone.commands[verb].get_short_help_str() == every.commands[verb].get_short_help_str()
+    assert [one.opts for one in alone.commands[verb].params] == [
+        one.opts for one in every.commands[verb].params
+    ]
+    for words in ([], ["--help"], ["help", verb], ["nothing"]):
+        assert cli._commands_of(words).commands.keys() == every.commands.keys()

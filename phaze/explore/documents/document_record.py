@@ -29,4 +29,6 @@ def _explain(schema: dict[str, Any]) -> None:
 class Record(BaseModel):
     """Frozen, closed: an unknown key is an error, not a silent loss."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, populate_by_name=True, json_schema_extra=_explain)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", defer_build=True, populate_by_name=True, json_schema_extra=_explain
+    )

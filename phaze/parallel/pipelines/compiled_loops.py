@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from phaze.arrays import Floats
+from phaze.arrays import Floats, Integers
 from phaze.parallel.pipelines import simulation_loops
 from phaze.solvers.scheduling.machine_code import compiled
 
-PLAIN_STEPS = 500_000
-"""Steps that a process runs in plain Python, half a second, before it loads machine code, which takes longer."""
+PLAIN_STEPS = 1_000_000
+"""Steps that a process runs in plain Python, before it loads machine code, which takes about as long as these."""
 
 
 class Machine:
@@ -34,6 +34,17 @@ class Machine:
         ends: list[float] = end_s.tolist()
         function(*map(_listed, arguments), ends)
         return np.array(ends)
+
+    def sort(self, first: Integers, source: Integers) -> Integers:
+        """Steps as `simulation_loops.sort` finds them; plain of lists, too."""
+        function, (one, other) = self.function("sort", len(source)), np.ascontiguousarray(source.T)
+        done, found = np.zeros(len(source) + 1, dtype=np.bool_), np.zeros(len(source), dtype=np.int64)
+        done[-1] = True
+        if function is not simulation_loops.sort:
+            return found[: function(first, one, other, done, found)]
+        order: list[int] = found.tolist()
+        length = function(*map(_listed, (first, one, other, done)), order)
+        return np.array(order[:length], dtype=np.int64)
 
     def function(self, name: str, steps: int) -> Callable[..., Any]:
         """A function of the module for so many steps."""

@@ -14,6 +14,7 @@ from phaze.parallel.pipelines.chunk_times import Chunks
 from phaze.parallel.pipelines.compiled_loops import machine
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.parallel.pipelines.pipeline_timeline import Timeline
+from phaze.parallel.pipelines.step_waves import STEPS, WIDE, run_waves, waves
 
 Indices = NDArray[np.int32]
 
@@ -31,7 +32,8 @@ class Precedence:
     Device d runs steps first[d] .. first[d+1]-1. `kind`, `chunk` (U,) of the (first) action of a step; `step` (A,):
     the step of every action. `before` (U,): the step before it on its device; `source` (U, 2): those that make its
     inputs; U where there is none. `way` (U, 2): the chunk behind which an input changes device, C - 1 where it does
-    not. `queue` (U,): all steps, each behind those it waits for.
+    not. `queue` (U,): all steps, each behind those it waits for; `waves`: where every wave of it starts, as of
+    `step_waves`, none where there are few devices.
     """
 
     first: Indices
@@ -42,6 +44,7 @@ class Precedence:
     source: Indices
     way: Indices
     queue: Indices
+    waves: Indices
 
 
 def precedence(schedule: Schedule, stages: int, microbatches: int, chunks_per_device: int = 1) -> Precedence:
@@ -68,13 +71,21 @@ def precedence_of(each: tuple[ActionOrder, ...], microbatches: int, chunks: int)
     source, way = _inputs(actions, step, device, (microbatches, chunks))
     before = np.arange(-1, len(device) - 1)
     before[first[:-1]] = len(device)
-    queue = machine().function("sort", len(device))(first, source)
+    queue, starts = _sorted(first, source)
     if len(queue) < len(device):
         raise ValueError("the devices wait for one another")
     kind, chunk = actions.kind[~actions.joined], actions.chunk[~actions.joined]
     kind[step[actions.joined]] = PAIR
-    columns = (first, kind, chunk, step, before, source, way, queue)
+    columns = (first, kind, chunk, step, before, source, way, queue, starts)
     return Precedence(*(column.astype(np.int32) for column in columns))
+
+
+def _sorted(first: Integers, source: Integers) -> tuple[Integers, Integers]:
+    """The queue, and where waves start."""
+    longest = int(np.diff(first).max())
+    if len(first) > WIDE and machine().compiled("sort", STEPS * longest) is None:
+        return waves(first, source)
+    return machine().sort(first, source), np.zeros(0, dtype=np.int64)
 
 
 def _one_after_the_other(each: tuple[ActionOrder, ...]) -> ActionOrder:
@@ -176,15 +187,40 @@ def _run(
     if chunks.forward_s.ndim != 1:
         raise ValueError("the simulation takes one plan at a time")
     work = precedence(schedule, stages, microbatches, chunks.per_device(stages))
-    seconds = _kinds_s(chunks)[work.kind, work.chunk]
-    way_s = np.append(chunks.transfer_s, 0.0)[work.way]
-    end_s = np.zeros(len(seconds) + 1)
-    sent_s = np.bincount(work.source.ravel(), way_s.ravel(), len(end_s)) if chunks.blocking else end_s
-    source, way = (work.source[:, 0], work.source[:, 1]), (way_s[:, 0], way_s[:, 1])
-    end_s = machine().run(
-        *(work.queue, work.before, source, seconds, way, sent_s, chunks.blocking), end_s=end_s
-    )
+    seconds = np.ascontiguousarray(_kinds_s(chunks)[work.kind, work.chunk])
+    times = seconds.tobytes(), chunks.transfer_s.tobytes(), chunks.blocking
+    end_s = _known_ends(schedule, microbatches, stages, chunks.per_device(stages), *times)
     return work, end_s[:-1] - seconds, end_s[:-1]
+
+
+@lru_cache(maxsize=8)
+def _known_ends(
+    schedule: Schedule,
+    microbatches: int,
+    stages: int,
+    chunks_per_device: int,
+    seconds: bytes,
+    transfer_s: bytes,
+    blocking: bool,
+) -> Floats:
+    """Ends (U + 1,) of the steps, kept: plans that differ in what follows have the same, and the best is checked."""
+    work = precedence(schedule, stages, microbatches, chunks_per_device)
+    lasting = np.frombuffer(seconds)
+    end_s = _step_ends(work, lasting, np.append(np.frombuffer(transfer_s), 0.0)[work.way], blocking)
+    end_s.flags.writeable = False
+    return end_s
+
+
+def _step_ends(work: Precedence, seconds: Floats, way_s: Floats, blocking: bool) -> Floats:
+    """Ends (U + 1,) of steps that take so long, (U,), behind transfers from their sources, (U, 2)."""
+    end_s = np.zeros(len(seconds) + 1)
+    sent = np.bincount(work.source.ravel(), way_s.ravel(), len(end_s)) if blocking else end_s
+    sent_s = np.asarray(sent, dtype=np.float64)
+    source, way = (work.source[:, 0], work.source[:, 1]), (way_s[:, 0], way_s[:, 1])
+    steps = (work.before, source, seconds, way, sent_s, blocking)
+    if len(work.waves) and machine().compiled("run", STEPS * len(work.waves)) is None:
+        return run_waves(work.queue, work.waves, *steps)
+    return machine().run(work.queue, *steps, end_s=end_s)
 
 
 def _kinds_s(chunks: Chunks) -> Floats:

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from phaze.arrays import Floats, Integers
+from phaze.arrays import Flags, Floats, Integers
 
 
-def sort(first: Integers, source: Integers) -> Integers:
-    """Steps in an order in which each comes after what it waits for; fewer than all where some wait for one another.
+def sort(first: Integers, one: Integers, other: Integers, done: Flags, found: Integers) -> int:
+    """Fill `found` (U,) with steps in an order in which each comes after what it waits for; how many there are.
 
-    Device d runs steps first[d] .. first[d+1]-1 one after the other. `source` (U, 2): the steps whose results each of
-    them needs, U for none.
+    Fewer than all where some wait for one another. Device d runs steps first[d] .. first[d+1]-1 one after the other.
+    `one`, `other` (U,): the steps whose results each of them needs, U for none. `done` (U + 1,): true for U alone.
     """
-    count = len(source)
-    done = np.zeros(count + 1, dtype=np.bool_)
-    done[count] = True
-    at, found = first[:-1].copy(), np.empty(count, dtype=np.int64)
+    at, count = first[:-1].copy(), len(one)
     length, before = 0, -1
     while before < length < count:
         before = length
         for device in range(len(at)):
             step = at[device]
-            while step < first[device + 1] and done[source[step, 0]] and done[source[step, 1]]:
+            while step < first[device + 1] and done[one[step]] and done[other[step]]:
                 done[step], found[length] = True, step
                 length, step = length + 1, step + 1
             at[device] = step
-    return found[:length]
+    return length
 
 
 def run(

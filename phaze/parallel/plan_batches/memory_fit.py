@@ -11,7 +11,7 @@ import numpy as np
 from phaze.arrays import Flags, Floats, Integers
 from phaze.parallel.chunk_division import Division
 from phaze.parallel.cluster import Recompute
-from phaze.parallel.parallel_plan import ParallelPlan, Zero
+from phaze.parallel.parallel_plan import ParallelPlan, Zero, changed_plan
 from phaze.parallel.pipelines.in_flight import in_flight_peak
 from phaze.parallel.pipelines.pipeline_schedule import chunks_of
 from phaze.parallel.training.memory_footprint import (
@@ -187,7 +187,7 @@ def _footprints(
     held = _held(layouts, plans)
     ranks = tuple(np.array([ranks_of(one) for one in plans]).T[..., None, None])
     memories = [
-        replace(layouts.memory_of(replace(s, zero=zero), footprint), divided_by=ranks) for zero in zeros
+        replace(layouts.memory_of(changed_plan(s, zero=zero), footprint), divided_by=ranks) for zero in zeros
     ]
     fixed = np.array([memory.fixed_bytes(own) for memory in memories])
     kept, working = memories[0].activations_bytes(own, held)
@@ -210,8 +210,8 @@ def with_blocks(plan: ParallelPlan, counts: Integers, frugal: bool) -> ParallelP
     if not frugal:
         return plan
     if not counts.any():
-        return replace(plan, recompute=Recompute.NONE)
-    return replace(plan, recomputed=tuple(counts.tolist()))
+        return changed_plan(plan, recompute=Recompute.NONE)
+    return changed_plan(plan, recomputed=tuple(counts.tolist()))
 
 
 def spread(counts: Integers, own: Integers, blocks: Integers) -> Integers:

@@ -275,7 +275,7 @@ class IterationBatch:
         for turned in (0, 1):
             exchanges = moving.groups_s([moved[row][turned] for row in rows])
             groups = Groups(beside_s[turned], *exchanges, body, first)
-            found[turned, rows] = moving.added_s(groups, turned=turned > 0)[0] if hides else groups.exchange_s
+            found[turned, rows] = moving.shown_s(groups, turned=turned > 0) if hides else groups.exchange_s
         return found
 
     def _with_host(self, chunks: Chunks) -> Chunks:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
 import numpy as np
 
 from phaze.arrays import Floats, Integers
-from phaze.parallel.parallel_plan import ParallelPlan, RankOrder, Zero
+from phaze.parallel.parallel_plan import ParallelPlan, RankOrder, Zero, changed_plan
 from phaze.parallel.plan_batches.memory_fit import (
     FittedLevels,
     FootprintBatch,
@@ -48,9 +48,9 @@ class FittedPipeline(NamedTuple):
     @property
     def plans(self) -> Iterator[ParallelPlan]:
         """Each of them."""
-        divided = replace(self.pipeline, zero=self.zero)
+        divided = changed_plan(self.pipeline, zero=self.zero)
         one = with_blocks(divided, self.counts, frugal(self.pipeline))
-        return (replace(one, order=order) for order in self.orders)
+        return (changed_plan(one, order=order) for order in self.orders)
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from phaze.arrays import Floats, Integers
 from phaze.parallel.chunk_division import Division
 from phaze.parallel.framework import Framework
-from phaze.parallel.parallel_plan import ParallelPlan
+from phaze.parallel.parallel_plan import ParallelPlan, changed_plan
 from phaze.parallel.pipelines.pipeline_schedule import Schedule, chunks_of
 from phaze.parallel.plan_batches.stage_cuts import block_flops, cuts_of
 from phaze.parallel.plan_space import PlanSpace
@@ -88,10 +88,10 @@ def rest_s(estimator: Estimator, pipelines: Sequence[Sequence[ParallelPlan]]) ->
     every, experts, whole = np.einsum("nkg,ing->ink", counts, sizes)[:, which]
     held = DeviceParameters(every - experts - whole, experts, whole, counts.sum(axis=2)[which], tied[which])
     exchanges, none = e.exchanges(*plans), np.zeros(every.shape)
-    total_s = e.gradient_syncs(exchanges, held, none, none).total_s
-    if framework.hides_reduction or framework.hides_gathers:
-        long_s = none + _LONG_S
-        total_s = np.minimum(total_s, e.gradient_syncs(exchanges, held, long_s, long_s).total_s)
+    hides = framework.hides_reduction or framework.hides_gathers
+    beside = [none, none + _LONG_S] if hides else [none]
+    syncs = e.gradient_syncs_beside(exchanges, held, [(passes_s, passes_s) for passes_s in beside])
+    total_s = np.min([one.total_s for one in syncs], axis=0)
     found = total_s.max(axis=1) + framework.iteration_s
     if not _hides_in_passes(framework):
         moving = ZeroExchanges(sizes[:, which], np.arange(sizes.shape[2]), exchanges, framework)
@@ -143,7 +143,7 @@ class OpenPlan:
     @property
     def plan(self) -> ParallelPlan:
         """The first of them."""
-        return replace(self.pipeline, schedule=self.schedule, stages=self.stages)
+        return changed_plan(self.pipeline, schedule=self.schedule, stages=self.stages)
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ class _Alike:
         schedules = dict.fromkeys(one for some in runs.values() for one in some)
         rows = {one: np.flatnonzero([one in runs[m] for m in microbatches.tolist()]) for one in schedules}
         for cut in cuts:
-            division = e.division(replace(deeps[0], stages=cut))  # of all: their groups are alike
+            division = e.division(changed_plan(deeps[0], stages=cut))  # of all: their groups are alike
             passes = self._passes(at, division.first_groups)
             for schedule, some in rows.items():
                 theirs = passes if len(some) == len(deeps) else passes.take(some)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from phaze.parallel.training.gradient_sync import (
     GradientSync,
     GradientSyncRates,
     GradientSyncs,
-    gradient_sync,
+    GradientSyncWork,
 )
 from phaze.parallel.training.host_offload import Host, OffloadTraffic
 from phaze.parallel.training.iteration import Iteration, MemoryBreakdown, TimeBreakdown
@@ -55,6 +55,8 @@ from phaze.tolerances import SAME, SETTLED_STATES
 from phaze.workload.parallel_degrees import Parallel
 from phaze.workload.work import LayerChain, Pass
 from phaze.workload.workload import Workload
+
+T = TypeVar("T")
 
 
 def breakdown(
@@ -207,6 +209,13 @@ class Estimator:
         found: LayerCosts = self._kept[key]
         return found
 
+    def once(self, key: Hashable, work_out: Callable[[], T]) -> T:
+        """Value of a key, worked out the first time that it is asked for."""
+        if key not in self._kept:
+            self._kept[key] = work_out()
+        found: T = self._kept[key]
+        return found
+
     def _joined(self, costs: LayerCosts) -> LayerCosts:
         """Figures of a chain whose tied parameters count once."""
         key = "joined", id(costs)
@@ -347,11 +356,19 @@ class Estimator:
         self, exchanges: Communication, held: DeviceParameters, forward_s: Floats, turned_s: Floats
     ) -> GradientSyncs:
         """Gradient synchronisation on devices whose passes of one microbatch take so long, (p,) or (V, p) each."""
-        each, rates = exchanges.plans, self.rates
+        (found,) = self.gradient_syncs_beside(exchanges, held, ((forward_s, turned_s),))
+        return found
+
+    def gradient_syncs_beside(
+        self, exchanges: Communication, held: DeviceParameters, passes: Sequence[tuple[Floats, Floats]]
+    ) -> list[GradientSyncs]:
+        """The same beside each of several passes, whose exchanges are costed once."""
+        each, step_s = exchanges.plans, self.rates.optimizer_s
         if any(s.offload for s in each):
-            rates = replace(rates, optimizer_s=np.array([[self.step_s(s)] for s in each]))
+            step_s = np.array([[self.step_s(s)] for s in each])
         counts = [self.microbatches(s) for s in each]
-        return gradient_sync(held, forward_s, turned_s, exchanges, self.framework, rates, counts)
+        work = GradientSyncWork.of(held, exchanges, self.framework, self.rates.wire_bytes, counts)
+        return [work.beside(*some, self.framework, step_s) for some in passes]
 
     def chunks(self, plan: ParallelPlan) -> Chunks:
         """Chunk times of its pipeline."""
@@ -430,7 +447,7 @@ def kind_times(costs: Estimator, plan: ParallelPlan) -> tuple[KindTime, ...]:
     stalled: Counter[str] = Counter()
     buffered: Counter[str] = Counter()
     for pass_, seconds, experts in _passes(costs, plan):
-        shares, *waits = (column.tolist() for column in _shares(costs, pass_, experts=experts))
+        shares, *waits = costs.once(("shares", id(pass_), experts), partial(_shares, costs, pass_, experts))
         for work, share, hbm, buffer in zip(pass_.works, shares, *waits, strict=True):
             spent[work.kind] += share * seconds
             stalled[work.kind] += share * hbm * seconds
@@ -463,7 +480,7 @@ def _passes(costs: Estimator, plan: ParallelPlan) -> Iterator[tuple[Pass, float,
                 yield pass_, seconds, layer.expert_parameters > 0
 
 
-def _shares(costs: Estimator, pass_: Pass, *, experts: bool) -> tuple[Floats, Floats, Floats]:
+def _shares(costs: Estimator, pass_: Pass, experts: bool) -> tuple[list[float], list[float], list[float]]:
     """Each operator's share of the time of its pass, (O,), and of its own time what waits for HBM, for the buffer."""
     alone = costs.costs.costed(pass_, experts=experts).alone_s[0, : len(pass_.works)]
     found = costs.model.costs(pass_).attribution(_ONE)
@@ -474,4 +491,5 @@ def _shares(costs: Estimator, pass_: Pass, *, experts: bool) -> tuple[Floats, Fl
     hbm, buffered = (
         np.divide(part, longest, out=np.zeros(len(alone)), where=longest > 0) for part in (waiting, buffer)
     )
-    return alone / max(float(alone.sum()), _TINY), hbm, buffered
+    shares = alone / max(float(alone.sum()), _TINY)
+    return shares.tolist(), hbm.tolist(), buffered.tolist()

@@ -58,14 +58,16 @@ class GroupFootprint:
 
         `kept`, `offloaded`: as of a plan.
         """
-        groups = [[chain.layers[i] for i in chain.index[a : b + 1]] for a, b in division.groups]
+        kinds: dict[tuple[int, ...], int] = {}
+        which = [kinds.setdefault(chain.index[a : b + 1], len(kinds)) for a, b in division.groups]
+        groups = [[chain.layers[i] for i in one] for one in kinds]
         divided = chain.sharding.tensor if chain.sharding.sequence else 1
-        experts, kinds = _sums(groups, "expert_parameters"), chain.sharding.replicated
-        whole = _sums([[one for one in some if one.shardable in kinds] for some in groups], "parameters")
+        experts, replicated = _sums(groups, "expert_parameters"), chain.sharding.replicated
+        whole = _sums([[one for one in some if one.shardable in replicated] for some in groups], "parameters")
         losses = [[layer for layer in layers if layer.kind == OpKind.LOSS] for layers in groups]
         inputs = np.array([layers[0].input_bytes / divided for layers in groups])
         at_host = INPUT in offloaded
-        return cls(
+        found = cls(
             shared=_sums(groups, "parameters") - experts - whole,
             experts=experts,
             scaled_bytes=_sums(groups, "scaled_weight_bytes"),
@@ -77,6 +79,7 @@ class GroupFootprint:
             working_bytes=np.array([max(layer.working_bytes for layer in layers) for layers in groups]),
             scores_bytes=_sums(losses, "saved_bytes"),
         )
+        return found.take(np.array(which))
 
     @classmethod
     def stacked(cls, models: Sequence[GroupFootprint]) -> GroupFootprint:
@@ -217,14 +220,15 @@ def recomputed_groups(division: Division, plan: ParallelPlan) -> NDArray[np.bool
 class PlanMemory:
     """Memory of the devices of a pipeline that hold some of the chunks each, under one plan.
 
-    `divided_by`: ranks that divide shared parameters, those of experts and whole ones where more plans differ in
-    nothing else, (V, 1) each, whose chunks need (V, C); None: the plan's own.
+    `state`: bytes of a parameter. `divided_by`: ranks that divide shared parameters, those of experts and whole ones
+    where more plans differ in nothing else, (V, 1) each, whose chunks need (V, C); None: the plan's own.
     """
 
     footprint: ChunkFootprint
     plan: ParallelPlan
     framework: Framework
     numerics: Numerics
+    state: ParameterBytes
     divided_by: Sequence[ArrayLike] | None = None
 
     def devices(self, chunks: ArrayLike, held: ArrayLike) -> tuple[MemoryBreakdown, ...]:
@@ -273,7 +277,7 @@ class PlanMemory:
         stage 2 (where they are reduced after every microbatch), weights from stage 3 (Rajbhandari et al., arXiv
         1910.02054, section 3.1).
         """
-        s, n, state = self.plan, self.footprint, self._state
+        s, n, state = self.plan, self.footprint, self.state
         whole = self._parameters(own)
         divided = whole
         if s.zero >= Zero.OPTIMIZER:
@@ -306,16 +310,12 @@ class PlanMemory:
         return self.footprint.on_devices("parameters", own)
 
     @property
-    def _state(self) -> ParameterBytes:
-        return self.framework.parameter_bytes(self.numerics)
-
-    @property
     def _ranks(self) -> Sequence[ArrayLike]:
         return self.divided_by or ranks_of(self.plan)
 
     def _passing(self, own: NDArray[np.int64]) -> Floats:
         """Weights gathered or fetched, and gradients of two groups on their way to the host."""
-        s, state, found = self.plan, self._state, np.zeros((*self.footprint.shared.shape[:-1], len(own)))
+        s, state, found = self.plan, self.state, np.zeros((*self.footprint.shared.shape[:-1], len(own)))
         if s.zero >= Zero.WEIGHTS or Offload.WEIGHTS in s.offload:
             found = found + self._gathered(own)
         if Offload.OPTIMIZER in s.offload:
@@ -328,7 +328,7 @@ class PlanMemory:
 
         The gradients of the latter wait for the end of backward. Without resharding all weights are whole.
         """
-        each = self._state.gathered
+        each = self.state.gathered
         ends = self.footprint.on_devices("ends", own)
         waiting = self.numerics.weight_bytes * ends * (self.plan.zero >= Zero.WEIGHTS)
         if not self.plan.reshards and Offload.WEIGHTS not in self.plan.offload:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate
 from typing import Any, TypeVar
 
 from phaze.parallel.chunk_division import Division, Grain, cut, even, inside_blocks, undivided
 from phaze.parallel.cluster import Cluster, Recompute
-from phaze.parallel.framework import Framework
+from phaze.parallel.framework import Framework, ParameterBytes
 from phaze.parallel.parallel_plan import ParallelPlan
 from phaze.parallel.pipelines.pipeline_schedule import chunks_of
 from phaze.parallel.training.communication import Communication
@@ -89,7 +90,7 @@ class PlanLayouts:
 
     def memory_of(self, plan: ParallelPlan, footprint: ChunkFootprint) -> PlanMemory:
         """Memory of a plan whose chunks need so much."""
-        return PlanMemory(footprint, plan, self.framework, self.workload.numerics)
+        return PlanMemory(footprint, plan, self.framework, self.workload.numerics, self.parameter_bytes)
 
     def device_parameters(self, plan: ParallelPlan) -> DeviceParameters:
         """Parameters and groups of layers of every device of a pipeline."""
@@ -104,8 +105,12 @@ class PlanLayouts:
     @property
     def wire_bytes(self) -> tuple[float, float]:
         """Bytes of one weight and of one gradient where ranks exchange them."""
-        each = self.framework.parameter_bytes(self.workload.numerics)
-        return each.gathered, each.reduced
+        return self.parameter_bytes.gathered, self.parameter_bytes.reduced
+
+    @cached_property
+    def parameter_bytes(self) -> ParameterBytes:
+        """Bytes of a parameter, of each sort."""
+        return self.framework.parameter_bytes(self.workload.numerics)
 
     def once(self, key: Hashable, work_out: Callable[[], T]) -> T:
         """Value of a key, worked out the first time that it is asked for."""

@@ -20,6 +20,9 @@ from phaze.arrays import Flags, Floats
 from phaze.parallel.pipelines.compiled_loops import machine
 from phaze.parallel.training import prefetch_loops
 
+_SIDE_BY_SIDE = 8
+"""Groups of many plans that take as long side by side as one step of plain Python."""
+
 
 def _own(values: NDArray[Any]) -> NDArray[Any]:
     """The same in memory that may be written: of others machine code is made anew, which takes seconds."""
@@ -47,7 +50,7 @@ class Groups:
 
     def forward_s(self) -> Floats:
         """Seconds until the last group of every chunk has computed, (V, C)."""
-        if loops := machine(prefetch_loops).compiled("forward", self.compute_s.size):
+        if loops := machine(prefetch_loops).compiled("forward", self.compute_s.size // _SIDE_BY_SIDE):
             gathered, found = self.summed(self.gather_s * ~self.repeats), np.empty(self.first.shape)
             rows = (self.compute_s, self.gather_s, self.repeats, self.first)
             loops(*map(_own, rows), gathered, found)
@@ -72,7 +75,7 @@ class Groups:
 
     def backward_s(self) -> Floats:
         """Seconds until the last gradient of every chunk is reduced, (V, C); its last group comes first."""
-        if loops := machine(prefetch_loops).compiled("backward", self.compute_s.size):
+        if loops := machine(prefetch_loops).compiled("backward", self.compute_s.size // _SIDE_BY_SIDE):
             found = np.empty(self.first.shape)
             rows = (self.compute_s, self.gather_s, self.reduce_s, self.repeats, self.first)
             loops(*map(_own, rows), found)

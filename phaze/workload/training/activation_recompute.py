@@ -123,7 +123,7 @@ def attention_cores(operators: Iterable[Operator], ctx: OperatorContext) -> tupl
     cores = []
     for op in operators:
         core = next((opened[t] for t in op.inputs if t in opened), None)
-        product = op.kind is OpKind.MATMUL and not any(t in ctx.parameters for t in op.inputs[:2])
+        product = _of_activations(op, ctx)
         if core is not None:
             core.append(op)
         if core is not None and product:
@@ -131,6 +131,15 @@ def attention_cores(operators: Iterable[Operator], ctx: OperatorContext) -> tupl
         elif core is not None or product:
             opened.update(dict.fromkeys(op.outputs, core if core is not None else [op]))
     return tuple(cores)
+
+
+def multiplies_activations(operators: Iterable[Operator], ctx: OperatorContext) -> bool:
+    """Whether there is a product of two activations; without any there is no attention whose core could run again."""
+    return any(_of_activations(op, ctx) for op in operators)
+
+
+def _of_activations(op: Operator, ctx: OperatorContext) -> bool:
+    return op.kind is OpKind.MATMUL and not any(t in ctx.parameters for t in op.inputs[:2])
 
 
 def with_recomputation(

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipeline_cases import pipelines
 
-from phaze.parallel.pipelines import simulation_loops
+from phaze.parallel.pipelines import pipeline_simulation, simulation_loops, step_waves
 from phaze.parallel.pipelines.action_order import ActionKind, orders
 from phaze.parallel.pipelines.chunk_times import Chunks, even_chunks
 from phaze.parallel.pipelines.compiled_loops import PLAIN_STEPS, Machine
@@ -169,7 +169,8 @@ def test_machine_code_answers_the_same():
     kinds_s, each = np.linspace(0.1, 2.0, 5 * 6 * 2).reshape(5, 6, 2), (work.kind, work.chunk, work.way)
     answers = []
     for steps in (1, PLAIN_STEPS):
-        queue = machine.function("sort", steps)(work.first, work.source)
+        machine.function("sort", steps)
+        queue = machine.sort(work.first, work.source)
         end_s = machine.run(queue, work.before, source, seconds, ways, none, False, end_s=none.copy())
         many_s, sent_s = np.zeros((2, len(none), 2))
         two = kinds_s, np.stack([way_s, 2 * way_s], axis=1), True, many_s, sent_s
@@ -177,6 +178,41 @@ def test_machine_code_answers_the_same():
         answers.append((queue.tolist(), end_s.tolist(), many_s.tolist()))
     assert machine.function("run", 1) is not simulation_loops.run
     assert answers[0] == answers[1]
+
+
+@SMALL
+@given(pipelines())
+def test_waves_end_as_steps_one_by_one_do_to_the_last_bit(case):
+    schedule, stages, microbatches, chunks = case
+    work = precedence(schedule, stages, microbatches, chunks.per_device(stages))
+    queue, starts = step_waves.waves(work.first.astype(np.int64), work.source.astype(np.int64))
+    wave = np.empty(len(queue) + 1, dtype=np.int64)
+    wave[queue], wave[-1] = np.repeat(np.arange(len(starts) - 1), np.diff(starts)), -1
+    assert np.all(wave[:-1, None] > wave[work.source])
+    seconds, way_s = np.linspace(0.1, 0.7, len(queue)), np.append(chunks.transfer_s, 0.0)[work.way]
+    sent_s = np.bincount(work.source.ravel(), way_s.ravel(), len(queue) + 1)
+    for blocking in (False, True):
+        steps = (work.before, tuple(work.source.T), seconds, tuple(way_s.T), sent_s, blocking)
+        one_by_one = Machine().run(work.queue, *steps, end_s=np.zeros(len(queue) + 1))
+        assert step_waves.run_waves(queue, starts, *steps).tolist() == one_by_one.tolist()
+
+
+def test_wide_pipelines_take_a_wave_for_a_step_of_each_device_and_known_ones_none(monkeypatch):
+    ran, fresh = [], Machine()
+
+    def run_waves(queue, starts, *steps):
+        ran.append((len(queue), len(starts) - 1))
+        return step_waves.run_waves(queue, starts, *steps)
+
+    monkeypatch.setattr(pipeline_simulation, "machine", lambda: fresh)
+    monkeypatch.setattr(pipeline_simulation, "run_waves", run_waves)
+    chunks = even_chunks(32, 0.11, 0.13, 0.17)
+    found = [pipeline_s(Schedule.ZB_H1, 99, 32, chunks) for _ in range(3)]
+    assert simulate(Schedule.ZB_H1, 99, 32, chunks).makespan_s == found[0]
+    ((steps, waves),) = ran
+    assert steps == 32 * 99 * 3
+    assert waves <= 3 * 99 + 2 * 32
+    assert not len(precedence(Schedule.ZB_H1, step_waves.WIDE - 1, 99).waves)
 
 
 def test_wrong_chunks_are_refused():

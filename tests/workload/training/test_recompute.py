@@ -125,3 +125,13 @@ def test_bytes_kept_by_each_operator():
         "block3.attention.softmax_dropout:mask": vector * scores
     }
     assert sum(mine["block3.attention.mix"].values()) == vector * (2 * scores + 2)
+
+
+def test_layers_without_attention_are_built_once_whatever_attention_keeps():
+    gnmt = load_workload("gnmt4")
+    plain, selective = (gnmt.chain(1, 1, selective=on).layers for on in (False, True))
+    same = [one is other for one, other in zip(plain, selective, strict=True)]
+    assert same.count(True) >= len(same) - 1
+    vgg = load_workload("vgg16")
+    plain, selective = (vgg.chain(1, 1, selective=on).layers for on in (False, True))
+    assert all(one is other for one, other in zip(plain, selective, strict=True))
