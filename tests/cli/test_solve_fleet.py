@@ -35,6 +35,8 @@ def test_the_fleet_of_the_page(solve, instance):
         ({"available": {"t1": 0, "t2": 0, "t3": 0}}, 3, "whatever the budget"),
         ({"requests": {"long": 80, "short": 20, "other": 1}}, 3, "no configuration serves other"),
         ({"requests": {"long": 80}}, 2, "has a rate for short"),
+        ({"requests": {"long": True, "short": 20}}, 2, "requests.long: must be a number, found True"),
+        ({"available": {"t1": "2", "t2": 2, "t3": 2}}, 2, "available.t1: must be a whole number, found '2'"),
     ],
 )
 def test_what_makes_no_sense(solve, instance, change, code, told):

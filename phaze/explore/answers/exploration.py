@@ -52,7 +52,7 @@ Beside = Callable[[], list[Comparison] | None]
 """Tells what was worked out beside something else."""
 
 NEXT_BEST = 5
-TOLD_TOGETHER = 8  # points of the frontier whose plans are worked out between two looks at the clock
+TOLD_TOGETHER = 4  # points of the frontier whose plans are worked out between two looks at the clock
 SMALLEST = 32  # architectures of least power that are looked at where none draws little enough
 
 

@@ -12,9 +12,9 @@ from phaze.yaml_file import checked
 if TYPE_CHECKING:
     from phaze.solvers.rental import RentalProblem
 
-_Amount = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
-_Rate = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
-_Count = Annotated[int, Field(ge=0, le=10**6)]
+_Amount = Annotated[float, Field(strict=True, gt=0, le=1e12, allow_inf_nan=False)]
+_Rate = Annotated[float, Field(strict=True, ge=0, le=1e12, allow_inf_nan=False)]
+_Count = Annotated[int, Field(strict=True, ge=0, le=10**6)]
 
 
 class _Instance(BaseModel):
