@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -68,14 +68,26 @@ def laws(
     """The ways in which every algorithm that the library has and the network runs can go, by `LinkLaw`.
 
     The hierarchical one chooses a way on every tier. Nobody to exchange with takes no time. `copies`: rows of an
-    all-to-all that are the same and cross a tier as one (DeepEP's kernels, arXiv 2412.19437, section 3.2.2).
+    all-to-all that are the same and cross a tier as one (DeepEP's kernels, arXiv 2412.19437, section 3.2.2). Where any
+    of several networks may be taken: the ways on each of them.
     """
     links = np.asarray(link_bandwidth_bytes_per_s, dtype=np.float64)
+    if network.any_of:
+        return _of_any([laws(collective, one, links, size, stride, copies) for one in network.any_of])
     group = levels(network, size, stride)
     if not group:
         return {runs(collective)[0]: [Law(0.0, np.zeros(links.shape), np.zeros(links.shape))]}
     exchange = _Exchange(collective, links, group, size, network.algorithms, copies)
     return {algorithm: exchange.laws(algorithm) for algorithm in exchange.algorithms()}
+
+
+def _of_any(each: Sequence[dict[Algorithm, list[Law]]]) -> dict[Algorithm, list[Law]]:
+    """Ways of some networks together."""
+    found: dict[Algorithm, list[Law]] = {}
+    for ways in each:
+        for algorithm, some in ways.items():
+            found.setdefault(algorithm, []).extend(some)
+    return found
 
 
 def algorithms_s(
@@ -245,6 +257,8 @@ def collective_s(
 def least_link_s(link: Link, network: Network, link_bandwidth_bytes_per_s: ArrayLike) -> Floats:
     """Seconds that no algorithm beats: what must cross each tier over its bandwidth, no latency."""
     links = np.asarray(link_bandwidth_bytes_per_s, dtype=np.float64)
+    if network.any_of:
+        return np.asarray(np.min([least_link_s(link, one, links) for one in network.any_of], axis=0))
     least, size = np.zeros(links.shape), link.group.size
     for level in levels(network, size, link.group.stride):
         if link.collective is Collective.ALL_TO_ALL:
@@ -263,6 +277,8 @@ def least_link_s(link: Link, network: Network, link_bandwidth_bytes_per_s: Array
 def link_s(link: Link, network: Network, link_bandwidth_bytes_per_s: ArrayLike) -> Floats:
     """Seconds of an operator's collective by the fastest algorithm, or by one kernel where the network has one."""
     links = np.asarray(link_bandwidth_bytes_per_s, dtype=np.float64)
+    if network.any_of:
+        return np.asarray(np.min([link_s(link, one, links) for one in network.any_of], axis=0))
     group = link.group
     seconds = fastest_s(link.collective, link.payload_bytes, network, links, group.size, group.stride)
     return np.minimum(seconds, _one_kernel_s(link, network, links))

@@ -14,6 +14,7 @@ from phaze.arrays import Flags, Floats
 from phaze.errors import Shortfall
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.economics.economic_figures import Economics
+from phaze.hardware.economics.network_share import NetworkDraw
 from phaze.hardware.economics.package_price import DEFAULT, price_usd
 from phaze.hardware.silicon.die_area import area_mm2, exceeds_reticle, exceeds_shoreline
 from phaze.hardware.silicon.package_power import cooling_share, tdp_w
@@ -100,10 +101,12 @@ def over_budget(
     power_density_w_per_mm2: float | None = None,
     price_limit_usd: float | None = None,
     economics: Economics = DEFAULT,
+    network: NetworkDraw | None = None,
 ) -> dict[Limit, Flags]:
-    """For each limit, the architectures it rules out; None is no budget. Power is TDP x `margin`.
+    """For each limit, the architectures it rules out; None is no budget. Power is TDP x `margin`, and of a `network`
+    what a device's share of it draws.
 
-    Power density is that power over the total silicon of the package; the price is what a package costs to make.
+    Power density is TDP x `margin` over the total silicon of the package; the price is what a package costs to make.
     """
     area = area_mm2(table)
     given = _given(power_w, area_limit_mm2, power_density_w_per_mm2, price_limit_usd)
@@ -112,6 +115,7 @@ def over_budget(
         tdp_w(table, margin) if powered else area,
         area,
         price_usd(table, area, economics) if Limit.PRICE in given else area,
+        0.0 if network is None or Limit.POWER not in given else network.of(table),
     )
     none = np.zeros(len(table), dtype=np.bool_)
     return {
@@ -145,14 +149,15 @@ def smallest_demand(
     power_density_w_per_mm2: float | None = None,
     price_limit_usd: float | None = None,
     economics: Economics = DEFAULT,
+    network: NetworkDraw | None = None,
 ) -> Demand:
     """The smallest budgets that some architecture of the table would keep."""
     given = _given(power_w, area_limit_mm2, power_density_w_per_mm2, price_limit_usd)
-    masks = over_budget(
-        table, power_w, area_limit_mm2, margin, power_density_w_per_mm2, price_limit_usd, economics
-    )
+    density, price = power_density_w_per_mm2, price_limit_usd
+    masks = over_budget(table, power_w, area_limit_mm2, margin, density, price, economics, network)
     area = area_mm2(table)
-    amounts = _amounts(tdp_w(table, margin), area, price_usd(table, area, economics))
+    beside = 0.0 if network is None else network.of(table)
+    amounts = _amounts(tdp_w(table, margin), area, price_usd(table, area, economics), beside)
     built = ~(masks[Limit.RETICLE] | masks[Limit.SHORELINE] | masks[Limit.HEAT])
     return Demand(
         {limit: _smallest(amounts[limit], built) for limit in BUDGETS},
@@ -194,8 +199,15 @@ def _given(*budgets: float | None) -> dict[Limit, float]:
     return {limit: budget for limit, budget in zip(BUDGETS, budgets, strict=True) if budget is not None}
 
 
-def _amounts(power: Floats, area: Floats, price: Floats) -> dict[Limit, Floats]:
-    return {Limit.POWER: power, Limit.AREA: area, Limit.POWER_DENSITY: power / area, Limit.PRICE: price}
+def _amounts(power: Floats, area: Floats, price: Floats, beside: Floats | float = 0.0) -> dict[Limit, Floats]:
+    """Amounts of every budget, (A,); `beside`: power outside the package."""
+    density = power / area
+    return {
+        Limit.POWER: power + beside,
+        Limit.AREA: area,
+        Limit.POWER_DENSITY: density,
+        Limit.PRICE: price,
+    }
 
 
 def _keeps_others(masks: dict[Limit, Flags], limit: Limit) -> Flags:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -233,6 +234,8 @@ class Network(BaseModel):
     """Tiers, each of larger domains than the one inside; `scale_up` is the first of them, `scale_out` the last.
 
     `algorithms`: what the communication library chooses from. `one_kernel`: all-reduces of an engine beside them.
+    `any_of`: networks each of which an exchange may take as it likes, a bound on all of them; tiers are then those of
+    the one with the largest innermost domains.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -241,6 +244,7 @@ class Network(BaseModel):
     tiers: tuple[Tier, ...]
     algorithms: tuple[Algorithm, ...] = tuple(Algorithm)
     one_kernel: OneKernel | None = Field(default=None, exclude=True)
+    any_of: tuple[Network, ...] = Field(default=(), exclude=True)
 
     @property
     def source(self) -> str:
@@ -300,7 +304,7 @@ class Network(BaseModel):
     def ideal(self) -> Network:
         """The same domains on switches as fast as the chips' own links, without latency."""
         tiers = tuple(Tier(devices=tier.devices) for tier in self.tiers)
-        return self.model_copy(update={"tiers": tiers})
+        return self.model_copy(update={"tiers": tiers, "any_of": ()})
 
     def changed(
         self,
@@ -314,6 +318,18 @@ class Network(BaseModel):
         tiers[-1] = tiers[-1].changed(scale_out_bandwidth_bytes_per_s, scale_out_latency_s)
         tiers[0] = tiers[0].changed(scale_up_bandwidth_bytes_per_s, scale_up_latency_s)
         return self.model_copy(update={"tiers": tuple(tiers)})
+
+
+def best_of(networks: Sequence[Network]) -> Network:
+    """A network on which every exchange is as fast as on the fastest of some for it; one stays as it is.
+
+    No plan is slower on it than on any of them, and it has every plan that one of them has.
+    """
+    if len(networks) == 1:
+        return networks[0]
+    widest = max(networks, key=lambda network: network.scale_up_devices)
+    name = f"the best of {len(networks)} networks"
+    return widest.model_copy(update={"name": name, "any_of": tuple(networks)})
 
 
 def two_tiers(

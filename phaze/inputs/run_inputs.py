@@ -202,6 +202,10 @@ def make_service(options: RunOptions) -> ServiceRequest:
             raise InputError(f"{_flag(name)} is not for a service: leave out either it or --serve")
     source, network = one_workload(options.workload), options.network
     space, budgets = make_space(options), make_budgets(options)
+    if space.network_axes is not None:
+        raise InputError(
+            f"space {space.name} has networks, which --serve does not search: give one without `network`"
+        )
     plans = ServingSpace(
         str(source),
         space.base,

@@ -38,6 +38,10 @@ def make_plan(options: SweepOptions, storage: Path | str | None) -> SweepPlan:
             f"space {space.name} lets every stage have a design of its own, which dse run searches; dse sweep takes "
             "spaces with stages: alike"
         )
+    if space.network_axes is not None:
+        raise InputError(
+            f"space {space.name} has networks, which dse run searches; dse sweep takes spaces without `network`"
+        )
     task = with_recipe(asked_task(options.workload, options), options.recipe, arrays_of(space))
     check_calibration(task, [space.base], f"space {space.name} (base: {space.base.name})")
     objectives = tuple(metric(name.strip()) for name in options.objectives.split(","))

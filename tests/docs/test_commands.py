@@ -30,6 +30,7 @@ LONG = {
     "several-workloads",
     "space",
     "strategies",
+    "system",
     "tutorial",
     "two-designs",
     "wham",

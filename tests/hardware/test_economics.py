@@ -82,7 +82,9 @@ def test_an_a100_emits_about_what_life_cycle_assessments_say():
 def test_a_network_costs_what_a_published_bill_says():
     # 1,024 devices at 400 Gb/s: 1,728,000 USD of switches and 2,621,440 of cables; 32,768: 92,160,000 and 124,518,400.
     # Adapters come with hosts there; direct links are not in that bill.
-    alone = Economics().changed(scale_up_usd_per_gbyte_per_s=0, adapter_usd_per_gbyte_per_s=0)
+    alone = Economics().changed(
+        scale_up_usd_per_gbyte_per_s=0, scale_up_cable_usd_per_gbyte_per_s=0, adapter_usd_per_gbyte_per_s=0
+    )
     for devices, usd in ((1024, 1_728_000 + 2_621_440), (32_768, 92_160_000 + 124_518_400)):
         found = rates(devices, alone).usd.per_s["network"][0] * 5 * YEAR_S * 0.83
         assert found == pytest.approx(usd, rel=0.02)
@@ -93,17 +95,18 @@ def test_an_hour_by_hand():
     e = Economics().changed(interest_per_year=0, maintenance_per_year=0, utilisation=1, lifetime_years=1)
     found = rates(8, e, node="N7")
     hour = one(found.usd.parts(3600.0, 8 * 400.0 * 3600.0))
+    beside_w = 275 + 300 * 0.133  # the host, and NVSwitches for links of 300 GB/s; adapters reach nothing
     # (298 + 10.5) million over 100,000 chips, in one of 8,766 hours, eight devices
     assert hour["design"] == pytest.approx(8 * 3085 / 8766)
-    assert hour["building"] == pytest.approx(8 * 10 * (400 + 360) / 12 / 8766)
-    assert hour["electricity"] == pytest.approx(8 * 0.760 * 1.1 * 0.08)
+    assert hour["building"] == pytest.approx(8 * 10 * (400 + beside_w) / 12 / 8766)
+    assert hour["electricity"] == pytest.approx(8 * (400 + beside_w) / 1000 * 1.1 * 0.08)
     assert hour["hosts"] == pytest.approx(8 * 2638 / 8766)
     assert hour["margin"] == hour["interest"] == hour["maintenance"] == 0.0
     carbon = one(found.kg.parts(3600.0, 8 * 400.0 * 3600.0))
-    assert carbon["electricity"] == pytest.approx(8 * 0.760 * 1.1 * 0.369)
+    assert carbon["electricity"] == pytest.approx(8 * (400 + beside_w) / 1000 * 1.1 * 0.369)
     assert carbon["hosts"] == pytest.approx(8 * 312.5 / 8766)
     site = one(found.joules.parts(3600.0, 8 * 400.0 * 3600.0))
-    assert sum(site.values()) == pytest.approx(8 * 760 * 1.1 * 3600)
+    assert sum(site.values()) == pytest.approx(8 * (400 + beside_w) * 1.1 * 3600)
 
 
 def test_payments_with_interest_are_those_of_a_loan():

@@ -29,7 +29,8 @@ def with_laws(network: Network, family: str, own: OwnConstants = NO_OWN) -> Netw
     """The network with the constants of a family, or `own` ones, on tiers whose file says no more than a latency."""
     constants = Constants(family, own)
     tiers = (_with_law(tier, constants) if is_plain(tier) else tier for tier in network.tiers)
-    return network.model_copy(update={"tiers": tuple(tiers)})
+    among = tuple(with_laws(one, family, own) for one in network.any_of)
+    return network.model_copy(update={"tiers": tuple(tiers), "any_of": among})
 
 
 def with_engine_laws(network: Network, family: str) -> Network:

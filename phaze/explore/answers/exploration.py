@@ -165,6 +165,18 @@ class Exploration:
         """The search for the highest throughput alone, from `least` samples/s on, as far as a gap; floors aside."""
         return self._certified(fastest_axes(), least, gap)
 
+    def beyond(self, known: float) -> Outcome:
+        """The search for the objective alone and what is better than `known`, as certificates tell it, above floors.
+
+        Nothing is evaluated where nothing is better.
+        """
+        return self._certified(SearchAxes((self.objective,)), self.floor, self.request.gap, known=known)
+
+    def told(self, outcome: Outcome) -> Answer:
+        """Answer of an outcome of the search for the objective alone."""
+        with self.chips() as chips:
+            return self.describe(self.shown(outcome), self.proof(outcome), chips)
+
     def fastest_proof(self) -> Outcome:
         """The same above the floors. Raises as `search`."""
         return self._checked(self.fastest(self.floor, self.request.gap))
@@ -234,10 +246,11 @@ class Exploration:
         gap: float,
         clock: Clock | None = None,
         first: Sequence[int] = (),
+        known: float = 0.0,
     ) -> Outcome:
         timer = clock or self.clock
         points = self._points(axes, least, timer)
-        return CertifiedSearch(points, timer, self.progress, gap=gap, first=first).run()
+        return CertifiedSearch(points, timer, self.progress, gap=gap, first=first, known=known).run()
 
     def _points(self, axes: SearchAxes, least: float, clock: Clock) -> WorkloadPoints:
         return WorkloadPoints.of(

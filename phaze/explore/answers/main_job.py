@@ -91,6 +91,32 @@ def _contradictions(request: ExploreRequest) -> Iterator[str]:
         yield from _of_sustained(request)
     if request.two_designs:
         yield from _of_two_designs(request)
+    if request.space.network_axes is not None:
+        yield from _of_networks(request)
+
+
+def _of_networks(request: ExploreRequest) -> Iterator[str]:
+    """Where the space has networks."""
+    for given, what in (
+        (bool(request.others), "one --workload"),
+        (request.strategy is not None, "the certified search: leave out --strategy"),
+        (request.cluster is not None, f"a given number of devices: leave out {_cluster(request)}"),
+        (request.objective not in OF_NETWORKS, f"--objective {', '.join(OF_NETWORKS)}"),
+        (bool(request.axes), "the objective alone: leave out --axes"),
+        (request.robust, "a search without --robust"),
+        (request.two_designs, "--designs one"),
+        (request.budgets.drawn_limit_w is not None, "--power-means tdp"),
+        (request.budgets.dvfs, "architectures at their own clock: leave out --dvfs"),
+    ):
+        if given:
+            yield f"space {request.space.name} searches networks, too, which is for {what}"
+
+
+OF_NETWORKS = (
+    *(Objective.THROUGHPUT, Objective.COST_PER_SAMPLE, Objective.COST_PER_MILLION_TOKENS),
+    *(Objective.CARBON_PER_SAMPLE, Objective.CARBON_PER_MILLION_TOKENS),
+)
+"""Objectives that tell networks apart and that the best of several bounds."""
 
 
 def _of_two_designs(request: ExploreRequest) -> Iterator[str]:
@@ -248,6 +274,10 @@ def _robustness(
 
 def _searched(request: ExploreRequest, report: Progress, timer: Clock, resources: SearchResources) -> Answer:
     # What a request does not ask for is not loaded.
+    if request.space.network_axes is not None:
+        from phaze.explore.answers.network_exploration import NetworkExploration
+
+        return NetworkExploration(request, report, timer, resources).answer()
     if request.cluster is not None:
         from phaze.explore.answers.cluster_exploration import explore_cluster
 

@@ -81,12 +81,14 @@ class CertifiedSearch:
         *,
         gap: float = 0.0,
         first: Sequence[int] = (),
+        known: float = 0.0,
         threads: int = 2,
         block: int = BLOCK,
         cap: int = CAP,
     ) -> None:
-        """Nothing is evaluated yet."""
+        """Nothing is evaluated yet. `known`: what leads of a design elsewhere, to be beaten; no other axis then."""
         self._points = points
+        self._known = known
         self._candidates = points.candidates
         self._clock = clock
         self._progress = progress
@@ -95,6 +97,8 @@ class CertifiedSearch:
         self._cap = cap
         self._blocks = -(-self._candidates.size // -(-block // SMALLER))
         self._relevance = Relevance(points.axes.archive(), 1.0 + gap)
+        if known > 0:
+            self._relevance.known.add((), known, (0.0, -1))
         self._undecided = Undecided(points.axes.archive())
         self._taken = PointPool.empty()
         self._fallen: Counter[str] = Counter()
@@ -160,7 +164,7 @@ class CertifiedSearch:
         """
         parts = merged_numbers(wave) if self._in_budget else wave
         blocks = [b for b in threads.map(self._candidates.within, parts) if len(b)]
-        if blocks and not self._in_budget:
+        if blocks and not self._in_budget and not self._known:
             self._seed(blocks)
         self._in_budget += sum(map(len, blocks))
         return list(threads.map(lambda b: self._points.screen(b, self._relevance, self._taken), blocks))

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from phaze.cost.fidelity import Fidelity
 from phaze.document_names import DocumentName
 from phaze.explore.documents.document_record import Record
+from phaze.explore.documents.network_report import NetworkReport
 from phaze.explore.documents.plan_record import PlanBreakdown, PlanKind, PlanMemory, StrategyRecord
 from phaze.explore.documents.robustness_document import Robustness
 from phaze.explore.documents.strategy_report import StrategyReport, WhamReport
@@ -408,6 +409,9 @@ class ResultDocument(Record):
     manifest: Manifest
     cluster: ClusterReport | None = Field(
         default=None, description="a budget for the whole cluster: every number of devices looked at"
+    )
+    networks: NetworkReport | None = Field(
+        default=None, description="a space with networks: that of the best design, and every one looked at"
     )
     training_run: TrainingRun | None = Field(
         default=None, description="a whole training run on the winner: time, energy and money"

@@ -207,7 +207,8 @@ class SpaceLimits:
             Limit.HEAT: cooling_share(table),
         }
         if b.tdp_limit_w is not None:
-            shares[Limit.POWER] = tdp / b.tdp_limit_w
+            beside = 0.0 if b.network is None else b.network.of(table)
+            shares[Limit.POWER] = (tdp + beside) / b.tdp_limit_w
         if b.area_mm2 is not None:
             shares[Limit.AREA] = area / b.area_mm2
         if b.power_density_w_per_mm2 is not None:

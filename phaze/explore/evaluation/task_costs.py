@@ -143,13 +143,15 @@ class CostedTask:
         return type(self)(self.task, table, memo=self.memo, shared=self.shared)
 
     def of(self, task: Task) -> Self:
-        """Another task with the same layers, network and framework on these architectures; what layers cost is shared.
+        """Another task with the same layers and framework on these architectures; what layers cost is shared.
 
-        So are plans where they are the same, which may fill less memory.
+        So are exchanges where the network is the same, and plans where they are the same, which may fill less memory.
         """
-        other = type(self)(task, self.table, self._chains, memo=self.memo)
-        other._whole, other._linked = self._whole, self._linked
-        other.model, other.unlinked_model = self.model, self.unlinked_model
+        other = type(self)(task, self.table, self._chains, memo=self.memo, _timed_passes=self._timed_passes)
+        other.unlinked_model = self.unlinked_model
+        if other.task.network != self.task.network:
+            return other
+        other._whole, other._linked, other.model = self._whole, self._linked, self.model
         if task.cluster == self.task.cluster:
             other.shared = self.shared
         return other

@@ -60,7 +60,7 @@ class AxesRecheck(Recheck):
         """Its claims, its winner, its counts, its points, and others."""
         yield from self._claims()
         yield from self._winner()
-        yield counts_agree([self.request], self.document.certificate)
+        yield counts_agree(self.parts(), self.document.certificate)
         yield from self._frontier()
         yield from self._samples()
 

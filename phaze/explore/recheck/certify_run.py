@@ -13,9 +13,9 @@ import numpy as np
 
 from phaze.arrays import Floats
 from phaze.errors import InfeasibleError
-from phaze.explore.answers.cluster_exploration import device_counts, with_devices
 from phaze.explore.answers.least_memory_exploration import within_winner
 from phaze.explore.answers.main_job import evaluate
+from phaze.explore.answers.network_exploration import within_network
 from phaze.explore.documents.certify_document import CertifyReport, Check, Sample
 from phaze.explore.documents.result_document import ResultDocument
 from phaze.explore.evaluation.best_points import best_points
@@ -51,7 +51,7 @@ class ThroughputPowerRecheck(Recheck):
         """Its claims, its winner, its counts, its points, and others."""
         yield from self._claims()
         yield from self._winner()
-        yield counts_agree(self._parts(), self.document.certificate)
+        yield counts_agree(self.parts(), self.document.certificate)
         yield from self._table()
         yield from self._samples()
 
@@ -111,14 +111,6 @@ class ThroughputPowerRecheck(Recheck):
         except (InfeasibleError, ValueError):
             return 0.0
         return again.workloads[task.workload.name].throughput_samples_per_s
-
-    def _parts(self) -> Iterator[ExploreRequest]:
-        """The request, or one for every number of devices of a cluster that some architecture is left for."""
-        if self.request.cluster is None or self.document.cluster is None:
-            yield self.request
-            return
-        for devices in device_counts(max(choice.devices for choice in self.document.cluster.choices)):
-            yield with_devices(self.request, self.request.cluster, devices)
 
     def _table(self) -> Iterator[Check]:
         """The design table against the certificate and the frontier."""
@@ -219,5 +211,6 @@ def certify(
     `samples`: architectures that are evaluated beyond those of the run, picked by `seed`.
     """
     kind = AxesRecheck if request.over_axes else ThroughputPowerRecheck
-    asked = within_winner(request, document)
-    return kind(name, asked, document, designs, samples, seed, progress or SilentProgress()).report()
+    asked = within_winner(within_network(request, document), document)
+    over = None if request.space.network_axes is None else request
+    return kind(name, asked, document, designs, samples, seed, progress or SilentProgress(), over).report()

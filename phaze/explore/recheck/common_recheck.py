@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from phaze.explore.answers.cluster_exploration import with_devices
+from phaze.explore.answers.cluster_exploration import device_counts, with_devices
+from phaze.explore.answers.network_exploration import networks_of, with_network
 from phaze.explore.answers.strategy_exploration import StrategyCourse, throughput_score
 from phaze.explore.documents.certify_document import CertifyReport, Check, Sample
 from phaze.explore.documents.result_document import ResultDocument
@@ -17,6 +18,7 @@ from phaze.explore.documents.strategy_report import Stop, StrategyReport, certif
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.recheck.document_recheck import DocumentRecheck
 from phaze.explore.recheck.elementary_checks import Leaves, Path, hurried
+from phaze.explore.recheck.network_recheck import NetworksRecheck
 from phaze.explore.recheck.rechecked_points import MaximisedValue
 from phaze.explore.recheck.several_recheck import SeveralClusters, SeveralWorkloads
 from phaze.explore.request.explore_request import ExploreRequest, StrategyChoice
@@ -109,7 +111,10 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Recheck(ABC):
-    """A run, the request it answered, its design table, and how many architectures to evaluate."""
+    """A run, the request it answered, its design table, and how many architectures to evaluate.
+
+    `of_networks`: the request over all networks, where they were searched; the other one is on that of the winner.
+    """
 
     name: str
     request: ExploreRequest
@@ -118,11 +123,22 @@ class Recheck(ABC):
     samples: int
     seed: int
     progress: Progress
+    of_networks: ExploreRequest | None = None
     _found: list[Sample] = field(default_factory=list)
 
     @abstractmethod
     def checks(self) -> Iterator[Check]:
         """Every claim worked out again; those of samples add to what was found."""
+
+    def parts(self) -> Iterator[ExploreRequest]:
+        """The request, or one for every network, or number of devices of a cluster, that may have been searched."""
+        if self.of_networks is not None:
+            yield from (with_network(self.of_networks, one.network) for one in networks_of(self.of_networks))
+        elif self.request.cluster is None or self.document.cluster is None:
+            yield self.request
+        else:
+            for devices in device_counts(max(choice.devices for choice in self.document.cluster.choices)):
+                yield with_devices(self.request, self.request.cluster, devices)
 
     @property
     def part(self) -> ExploreRequest:
@@ -162,5 +178,7 @@ class Recheck(ABC):
         yield from SearchesRecheck(self.request, self.document, leaves, self.progress).checks()
         if self.request.others:
             yield from SeveralWorkloads(self.request, self.document, self.designs, leaves).checks()
+        if self.of_networks is not None:
+            yield from NetworksRecheck(self.of_networks, self.document, leaves).checks()
         if self.request.cluster is not None:
             yield from SeveralClusters(self.request, self.document, leaves).checks(self.request.cluster)

@@ -17,6 +17,7 @@ from phaze.explore.answers.chip_comparison import comparisons, left_out
 from phaze.explore.answers.cluster_exploration import devices_scope
 from phaze.explore.answers.evaluated_designs import frontier_points
 from phaze.explore.answers.main_job import STAGES, resolve_strategy
+from phaze.explore.answers.network_exploration import networks_scope
 from phaze.explore.answers.searched_question import question_scope
 from phaze.explore.answers.training_run import training_run
 from phaze.explore.answers.two_designs import TwoDesignsAnswer
@@ -88,6 +89,7 @@ class DocumentRecheck:
         request, cluster = self.request, self.document.cluster
         absent = {
             "cluster": cluster is None,
+            "networks": self.document.networks is None,
             "portfolio": not request.others,
             "robustness": not request.robust,
             "two_designs": not request.two_designs,
@@ -157,7 +159,8 @@ class DocumentRecheck:
         several = bool(self.request.others)
         plans = None if several else Evaluator(self.request.task, self._candidates.table(range(1))).plans_each
         yield self.leaves.compare("plans of an architecture", (at, "plans_per_architecture"), plans)
-        if not (open_ and self.document.cluster):  # of other numbers of devices, maybe
+        told = self.document
+        if not (open_ and (told.cluster or told.networks)):  # of other numbers of devices or networks, maybe
             complete = not open_ and not self.request.strategy
             yield self.leaves.compare("frontier complete", (at, "frontier_complete"), complete)
 
@@ -166,6 +169,8 @@ class DocumentRecheck:
         request, told = self.request, self.document
         own = told.portfolio.workloads.values() if told.portfolio is not None else ()
         again = question_scope(request, MaximisedValue.of(request, told).rule, [share.own for share in own])
+        if told.networks is not None:
+            return [*again, *networks_scope([choice.network for choice in told.networks.choices])]
         if told.cluster is None:
             return again
         return [*again, devices_scope([choice.devices for choice in told.cluster.choices])]
@@ -344,8 +349,8 @@ class DocumentRecheck:
     def _plain(self) -> bool:
         """Whether the certified search of one workload made it, on a fixed number of devices."""
         request = self.request
-        special = request.others or request.over_axes or request.strategy or self.document.cluster
-        return not special
+        other = self.document.cluster or self.document.networks
+        return not (request.others or request.over_axes or request.strategy or other)
 
 
 def placed(

@@ -20,6 +20,7 @@ from phaze.explore.request.common_score import Combine
 from phaze.explore.request.design_metrics import Metric, metric
 from phaze.hardware.cluster_network import Network
 from phaze.hardware.economics.economic_figures import Economics
+from phaze.hardware.economics.network_share import NetworkDraw
 from phaze.hardware.spaces.design_space import DesignSpace
 from phaze.parallel.cluster import Cluster, Recompute
 from phaze.parallel.framework import Framework, load_framework
@@ -171,7 +172,7 @@ class Budgets:
 
     `power_w` limits what `power_means` says. Power density is TDP over the total silicon of the package, the price what
     a package costs to make by the figures of `economics`. `dvfs`: lower the clock of an architecture, to whole MHz,
-    until it keeps the budgets of power and power density.
+    until it keeps the budgets of power and power density. `network`: what counts as power beside the accelerator.
     """
 
     power_w: float | None = None
@@ -182,6 +183,7 @@ class Budgets:
     price_usd: float | None = None
     economics: Economics = field(default_factory=Economics)
     power_means: PowerMeans = PowerMeans.TDP
+    network: NetworkDraw | None = None
 
     @property
     def tdp_limit_w(self) -> float | None:
@@ -196,13 +198,14 @@ class Budgets:
     @property
     def limits(
         self,
-    ) -> tuple[float | None, float | None, float, float | None, float | None, Economics]:
+    ) -> tuple[float | None, float | None, float, float | None, float | None, Economics, NetworkDraw | None]:
         """Limits that are known without evaluating anything, as `over_budget` takes them.
 
-        TDP, area, margin, power density, price, and the figures behind prices.
+        TDP, area, margin, power density, price, the figures behind prices, and what a network draws.
         """
         density, price = self.power_density_w_per_mm2, self.price_usd
-        return (self.tdp_limit_w, self.area_mm2, self.tdp_margin, density, price, self.economics)
+        limits = self.tdp_limit_w, self.area_mm2, self.tdp_margin, density, price
+        return (*limits, self.economics, self.network)
 
 
 @dataclass(frozen=True)

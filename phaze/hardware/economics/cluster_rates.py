@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 
 import numpy as np
 
@@ -17,12 +17,11 @@ from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.cluster_network import Network
 from phaze.hardware.economics.economic_figures import YEAR_S, Economics
 from phaze.hardware.economics.embodied_carbon import embodied_parts_kg
+from phaze.hardware.economics.network_share import network_usd, network_w
 from phaze.hardware.economics.package_price import price_parts_usd
-from phaze.hardware.network_tiers import Medium, Tier, Topology
 
 JOULE_PER_KWH = 3.6e6
 HOUR_S = 3600.0
-_GB = 1e9
 
 
 @dataclass(frozen=True)
@@ -161,7 +160,7 @@ class _Cluster:
 
     @property
     def _around_w(self) -> Floats:
-        """Power of all hosts and switches."""
+        """Power of all hosts, switches and adapters."""
         return self.devices * (self.economics["host_w"] + self._network_w)
 
     @property
@@ -169,68 +168,16 @@ class _Cluster:
         """Power that the building has to provide for one device with its share of hosts and switches."""
         return self.tdp_w + self.economics["host_w"] + self._network_w
 
-    # -- the network -------------------------------------------------------------------------------------------
-
-    @property
+    @cached_property
     def _network_usd(self) -> Floats:
-        e = self.economics
-        return self._network(
-            _PerGbyte(
-                direct=e["scale_up_usd_per_gbyte_per_s"],
-                adapter=e["adapter_usd_per_gbyte_per_s"],
-                port=e["switch_usd_per_gbyte_per_s"],
-                link=e["optics_usd_per_gbyte_per_s"],
-            )
-        )
+        return network_usd(self.table, self.devices, self.network, self.economics)
 
-    @property
+    @cached_property
     def _network_w(self) -> Floats:
-        return self._network(_PerGbyte(port=self.economics["switch_w_per_gbyte_per_s"]))
-
-    def _network(self, rate: _PerGbyte) -> Floats:
-        """An amount per device, (A,): tier by tier as far as the devices reach, per GB/s of a device's bandwidth."""
-        total, inside = self._each(0.0), 1
-        for tier in self.network.tiers:
-            if self.devices > inside and _bought(tier):
-                through = rate.direct if tier.medium is Medium.DIRECT else rate.fat_tree(self._levels)
-                total = total + self._bandwidth(tier) / _GB * through
-            inside = tier.devices or self.devices
-        return total
-
-    @property
-    def _levels(self) -> int:
-        """Levels of the fat tree that reaches all devices, one tree for each of the rails of an innermost domain."""
-        ports, levels = self.economics["switch_ports"], 1
-        reached = ports * self.network.scale_up_devices
-        while reached < self.devices:
-            reached, levels = reached * ports / 2.0, levels + 1
-        return levels
-
-    def _bandwidth(self, tier: Tier) -> Floats:
-        own = tier.bandwidth_bytes_per_s
-        return np.asarray(self.table["link_bandwidth_bytes_per_s"]) if own is None else self._each(own)
+        return network_w(self.table, self.devices, self.network, self.economics)
 
     def _each(self, value: float) -> Floats:
         return np.full(len(self.table), value)
-
-
-def _bought(tier: Tier) -> bool:
-    """Whether a tier costs anything of its own: paths through the host are in its price."""
-    return tier.medium is not Medium.HOST and tier.topology is not Topology.SHARED
-
-
-@dataclass(frozen=True)
-class _PerGbyte:
-    """Figures per GB/s: direct links with their switches, adapters, ports of switches, links between them."""
-
-    direct: float = 0.0
-    adapter: float = 0.0
-    port: float = 0.0
-    link: float = 0.0
-
-    def fat_tree(self, levels: int) -> float:
-        """Per device of a fat tree of some levels without oversubscription."""
-        return self.adapter + (2 * levels - 1) * self.port + levels * self.link
 
 
 def _interest_share(interest: float, years: float) -> float:

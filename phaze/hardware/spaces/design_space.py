@@ -18,6 +18,7 @@ from phaze.hardware.architecture_naming import architecture_id
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.hardware_fields import FieldKind, FieldValue, field_table
 from phaze.hardware.silicon.die_area import area_mm2
+from phaze.hardware.spaces.network_axes import NetworkAxes
 from phaze.hardware.spaces.space_axis import Axis, Cells, Condition, Override, cells
 from phaze.hardware.spaces.space_constraint import Constraint
 
@@ -115,7 +116,7 @@ class DesignSpace:
     `ties` maps a field to the field whose value it takes, times `multiples` where it stands there.
     `hbm_capacities_bytes` are memory sizes to search beside the architecture; empty: the architecture's own.
     `heterogeneous`: every pipeline stage may have a design of its own. `overrides`: figures of the base chip that hold
-    for the points that are like it, and for no others.
+    for the points that are like it, and for no others. `network_axes`: networks to search beside the architecture.
     """
 
     name: str
@@ -130,6 +131,7 @@ class DesignSpace:
     pins: tuple[Condition, ...] = ()
     heterogeneous: bool = False
     overrides: tuple[Override, ...] = ()
+    network_axes: NetworkAxes | None = None
 
     @property
     def size(self) -> int:

@@ -18,6 +18,7 @@ from phaze.hardware.physical_constants import constants
 from phaze.hardware.silicon.die_area import area_mm2
 from phaze.hardware.spaces.axis_file import AxisFile, read_axis, read_tie
 from phaze.hardware.spaces.design_space import AreaFilter, DesignSpace
+from phaze.hardware.spaces.network_axes import NetworkFile, read_network_axes
 from phaze.hardware.spaces.space_axis import Axis, Condition, Override
 from phaze.hardware.spaces.space_constraint import Constraint, parse_constraint
 from phaze.quantity import si_value
@@ -86,7 +87,7 @@ class _AreaFilterFile(_Record):
 
 
 class _SpaceFile(_Record):
-    """Shape of a space file. `base` names an architecture, `fixed` sets fields over it."""
+    """Shape of a space file. `base` names an architecture, `fixed` sets fields over it, `network` varies beside it."""
 
     schema_version: Literal[1]
     name: Line
@@ -98,6 +99,7 @@ class _SpaceFile(_Record):
     where: tuple[object, ...] = ()
     area_filter: _AreaFilterFile | None = None
     hbm_capacities: tuple[object, ...] = ()
+    network: NetworkFile | None = None
     stages: Literal["alike", "heterogeneous"] = "alike"
 
 
@@ -155,6 +157,7 @@ def _from_content(content: object, where: str) -> DesignSpace:
         ),
         heterogeneous=file.stages == "heterogeneous",
         overrides=overrides,
+        network_axes=None if file.network is None else read_network_axes(file.network, f"{where}: network"),
     )
     check_space(space, where)
     return space

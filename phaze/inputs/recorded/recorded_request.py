@@ -105,10 +105,11 @@ def question_of(document: ResultDocument, run: Path, verb: str) -> ExploreReques
 def question_in(request: ExploreRequest, document: ResultDocument, run: Path, verb: str) -> ExploreRequest:
     """A request without what does not change the winner's surroundings: the search, the length of training.
 
-    A budget for a cluster becomes each device's share of it. `run` and `verb` are for messages. Raises InputError where
-    there are several workloads.
+    A budget for a cluster becomes each device's share of it, the networks of a space that of the winner. `run` and
+    `verb` are for messages. Raises InputError where there are several workloads.
     """
     from phaze.explore.answers.cluster_exploration import with_devices
+    from phaze.explore.answers.network_exploration import within_network
 
     if request.others:
         names = ", ".join(task.workload.name for task in request.tasks)
@@ -116,6 +117,7 @@ def question_in(request: ExploreRequest, document: ResultDocument, run: Path, ve
     if request.cluster is not None:
         devices = next(iter(document.best.workloads.values())).devices
         request = with_devices(request, request.cluster, devices)
+    request = within_network(request, document)
     alike = replace(request.space, heterogeneous=False)
     return replace(request, space=alike, strategy=None, robust=False, length=None)
 

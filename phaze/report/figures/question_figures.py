@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 
+from phaze.explore.documents.network_report import NetworkReport
 from phaze.explore.documents.result_document import ClusterReport, PortfolioReport, SampleCost, TrainingRun
 from phaze.explore.documents.strategy_report import Distance, PerStage, StrategyReport
 from phaze.report import number_format as fmt
@@ -13,6 +14,7 @@ from phaze.report.figures.iteration_timeline import pipeline_chart
 from phaze.report.figures.report_contents import Contents
 from phaze.report.html_markup import Bar, Html, Section, bars, join, pair, paragraph, table, tag
 from phaze.report.plan_words import summary
+from phaze.report.terminal.network_tables import network_words
 from phaze.report.terminal.question_tables import training_table
 from phaze.report.terminal.search_tables import amount
 
@@ -24,6 +26,8 @@ def questions(contents: Contents) -> Iterator[Section]:
         yield Section("workloads", "One design for all", _portfolio(document.portfolio))
     if document.cluster is not None:
         yield Section("cluster", "How many devices", _cluster(document.cluster))
+    if document.networks is not None:
+        yield Section("networks", "The network", _networks(document.networks, document.certificate.objective))
     for name, result in document.best.workloads.items():
         if result.cost is not None:
             of = f" of {name}" if len(document.best.workloads) > 1 else ""
@@ -94,6 +98,23 @@ def _cluster(report: ClusterReport) -> Html:
     ]
     heads = ("devices", "", "samples/s", "at most", "<design", "")
     return join([paragraph(words), table(heads, rows, look="wide")])
+
+
+def _networks(report: NetworkReport, objective: str) -> Html:
+    most = max((choice.objective_value or 0.0 for choice in report.choices), default=0.0) or 1.0
+    rows = [
+        [
+            tag("td", choice.network, look="left"),
+            tag("td", choice.status, look="left"),
+            f"{choice.architectures_within:,}",
+            "-" if (found := choice.objective_value) is None else amount(objective, found),
+            amount(objective, choice.upper_bound) if choice.upper_bound else "-",
+            bars([Bar((found or 0.0) / most, "c1" if choice.network == report.network else "c6")]),
+        ]
+        for choice in report.choices
+    ]
+    heads = ("<network", "", "architectures", "best", "at most", "")
+    return join([paragraph(network_words(report)), table(heads, rows, look="wide")])
 
 
 def _training(run: TrainingRun) -> Html:

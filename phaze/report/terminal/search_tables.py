@@ -31,6 +31,7 @@ from phaze.hardware.economics.package_price import price_usd
 from phaze.report import number_format as fmt
 from phaze.report.cost_words import UnitCost
 from phaze.report.terminal.design_tables import blocks, plain_table
+from phaze.report.terminal.network_tables import network_blocks
 from phaze.report.terminal.question_tables import common_answer, questions, useful_range, with_caption
 from phaze.report.terminal.two_designs_tables import two_designs_blocks
 from phaze.report.terminal.wham_tables import wham_blocks
@@ -463,6 +464,8 @@ def _blocks(document: ResultDocument) -> Iterator[RenderableType]:
     yield from blocks(document.best)
     yield certificate_table(document.certificate, searched=document.strategy is not None)
     yield from _search(document)
+    if document.networks is not None:
+        yield from network_blocks(document.networks, partial(amount, document.certificate.objective))
     yield from questions(document)
     if document.frontier:
         yield frontier_of(document)

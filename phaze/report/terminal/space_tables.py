@@ -10,6 +10,7 @@ from rich.table import Table
 
 from phaze.hardware.architecture_naming import value_text
 from phaze.hardware.spaces.design_space import DesignSpace
+from phaze.hardware.spaces.network_axes import NetworkAxes
 from phaze.hardware.spaces.space_axis import Axis, Condition, Option
 from phaze.hardware.spaces.space_census import Census, Extent
 from phaze.report import number_format as fmt
@@ -35,6 +36,9 @@ def document(space: DesignSpace, census: Census) -> dict[str, Any]:
         ],
         "where": [constraint.text for constraint in space.constraints],
         "hbm_capacities_bytes": list(space.hbm_capacities_bytes),
+        "networks": {name: list(values) for name, values in space.network_axes.axes.items()}
+        if space.network_axes
+        else {},
         "stages": "heterogeneous" if space.heterogeneous else "alike",
     }
 
@@ -45,6 +49,8 @@ def print_space(space: DesignSpace, census: Census, console: Console) -> None:
     console.print(_axes_table(space))
     console.print(_counts_table(census))
     console.print(_ranges_table(census))
+    if space.network_axes is not None:
+        console.print(_networks_table(space.network_axes))
     if sizes := space.hbm_capacities_bytes:
         shown = ", ".join(value_text("hbm_capacity_bytes", size) for size in sizes)
         console.print(f"Each architecture is searched with {len(sizes)} memory sizes: {shown}.")
@@ -62,6 +68,16 @@ def _axes_table(space: DesignSpace) -> Table:
         table.add_row("where", "", escape(constraint.text))
     for pin in space.pins:
         table.add_row("held", "", escape(_condition(pin)))
+    return table
+
+
+def _networks_table(axes: NetworkAxes) -> Table:
+    table = plain_table("Networks, each searched with every architecture", "axis", "options", "values")
+    table.columns[2].justify = "left"
+    for name, values in axes.axes.items():
+        wide = name == "scale_out_bandwidth"
+        told = (fmt.decimal(float(value), "B/s") if wide else str(value) for value in values)
+        table.add_row(name, str(len(values)), escape(", ".join(told)))
     return table
 
 

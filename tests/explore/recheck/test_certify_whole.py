@@ -37,6 +37,7 @@ OTHERS = {
     f"cluster.choices[].{name}"
     for name in ("id", "status", "throughput_samples_per_s", "upper_bound_samples_per_s")
 }
+NETWORKS = {f"networks.choices[].{name}" for name in ("id", "objective_value", "status", "upper_bound")}
 KINDS = {
     "plain": ("--power 400W --devices 4 --tokens 1e9", set()),
     "axes": ("--power 400W --devices 4 --axes throughput,energy_per_sample,tdp", set()),
@@ -45,6 +46,7 @@ KINDS = {
     "pair": ("--power 400W --devices 4 --designs 2", set()),
     "workloads": ("--power 400W --devices 4 -w other.yaml", set()),
     "cluster": ("--cluster-power 2kW", OTHERS),
+    "networks": ("--power 700W --devices 4 --space systems.yaml", NETWORKS),
     "robust": ("--power 400W --devices 4 --robust", set()),
 }
 """Runs of every kind, by the options that make them, and what of each nothing can work out again."""
@@ -54,7 +56,7 @@ OWN = (
     "certificate",
     "request",
     "frontier",
-    *("cluster", "portfolio", "robustness", "strategy", "two_designs", "wham"),
+    *("cluster", "networks", "portfolio", "robustness", "strategy", "two_designs", "wham"),
 )
 """Parts of a document that differ from kind to kind; all others are told and worked out as in a plain run."""
 FIELDS = 3  # of each architecture, of forty that are all compared in the same way
@@ -73,6 +75,9 @@ def run(request, tmp_path_factory):
         text.replace("name: tiny", "name: other").replace("layers: 4", "layers: 2")
     )
     (folder / "few.yaml").write_text(SPACE)
+    (folder / "systems.yaml").write_text(
+        SPACE.replace("few", "systems") + "network: {scale_up_devices: [2, 4]}\n"
+    )
     words = f"run -w tiny.yaml --space few.yaml --time-limit 10min --plans phaze -q --no-cache --out {request.param}"
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
