@@ -31,9 +31,9 @@ class NetworkChoice(Record):
 class NetworkReport(Record):
     """The network of the best design."""
 
-    network: str
+    network: str = Field(description="its name among the choices")
     scale_up_devices: int | None = Field(description="devices of a scale-up domain")
-    scale_up_topology: str
+    scale_up_topology: str = Field(description="how the devices of a scale-up domain are wired")
     scale_up_dims: list[int] = Field(description="extents of a torus")
     scale_up_bandwidth_bytes_per_s: float = Field(
         description="of a device and direction: the chip's own links"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phaze.cost.collective_times import fastest_s, link_s
@@ -30,7 +30,7 @@ schema_version: 1
 name: systems
 axes:
   - {fields: [vector_core_alus], values: [64, 1024]}
-  - {fields: [link_bandwidth_bytes_per_s], values: [1GB/s, 100GB/s, 600GB/s]}
+  - {fields: [link_bandwidth_bytes_per_s], values: [1GB/s, 600GB/s]}
 network:
   scale_up_devices: [2, 8]
   scale_up_topology: [switch, ring]
@@ -43,7 +43,7 @@ BASE = load_network()
 def request_of(tiny):
     def asked(objective=Objective.THROUGHPUT, **given):
         budgets = Budgets(power_w=given.pop("power_w", None))
-        task = Task(tiny, 8, BASE, global_batch=16, plans=load_plans("phaze"))
+        task = Task(tiny, 8, BASE, global_batch=16, plans=load_plans("phaze"), held={"microbatches": (2,)})
         space = parse_space(given.pop("space", SPACE), "systems.yaml")
         return ExploreRequest(task, space, budgets, objective, time_limit_s=3600.0, **given)
 
@@ -71,7 +71,7 @@ def everything(request_of):
     return found
 
 
-@pytest.mark.parametrize("power_w", [340.0, 280.0])
+@pytest.mark.parametrize("power_w", [340.0, 290.0])
 def test_the_best_is_that_of_every_architecture_on_every_network(request_of, everything, power_w):
     answer = explore(request_of(power_w=power_w))
     told, report = answer.document.certificate, answer.document.networks
@@ -87,7 +87,7 @@ def test_the_best_is_that_of_every_architecture_on_every_network(request_of, eve
         assert max(reached, default=0.0) <= choice.upper_bound * (1 + SAME)
         assert (choice.status == "infeasible") == (not reached)
     parts = [with_network(request_of(), one.network) for one in networks_of(request_of())]
-    assert told.space_size == sum(6 * part.task.points_per_architecture for part in parts)
+    assert told.space_size == sum(4 * part.task.points_per_architecture for part in parts)
     assert told.space_size == told.over_budget + told.evaluated + told.pruned
 
 
@@ -98,9 +98,8 @@ def test_the_cheapest_sample_is_that_of_every_architecture_on_every_network(requ
     (result,) = answer.document.best.workloads.values()
     assert answer.document.certificate.optimal
     assert result.cost.cost_per_sample_usd == pytest.approx(least, rel=SAME)
-    # The fastest network is not the cheapest.
-    fastest = max(kept)
-    assert answer.document.networks.network != fastest[4]
+    best = {(name, network) for _, usd, _, name, network in kept if usd <= least * (1 + SAME)}
+    assert (answer.document.best.id, answer.document.networks.network) in best
 
 
 def test_a_gap_that_is_asked_for_is_kept(request_of, everything):
@@ -110,6 +109,7 @@ def test_a_gap_that_is_asked_for_is_kept(request_of, everything):
     assert told.upper_bound <= told.objective_value * 1.5 * (1 + 1e-6)
 
 
+@settings(max_examples=40, deadline=None)
 @given(
     st.sampled_from(list(Collective)),
     st.sampled_from([2, 3, 4, 6, 8, 16]),
