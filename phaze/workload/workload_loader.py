@@ -369,8 +369,8 @@ def _extent(spec: WorkloadSpec[FamilyDimensions], source: str, options: LoadOpti
     context = options.context or (tokens if decode else 0)
     longest = context if decode else context + tokens
     if limit is not None and longest > limit:
-        what = "context" if decode else f"context and {tokens} tokens more"
-        raise InputError(f"{source}: {what} make {longest}, beyond the model's {limit} positions")
+        what = "a context of" if decode else f"context and {tokens} tokens more make"
+        raise InputError(f"{source}: {what} {longest}, beyond the model's {limit} positions")
     return Extent(1, 1 if decode else tokens, context, options.kv_cache, options.kv_cache_format)
 
 

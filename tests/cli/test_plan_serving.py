@@ -198,12 +198,15 @@ def test_loads_that_make_no_sense(plan, options, said):
         (("--prefix-hits", 0.5, "--prefix-cache", "1GiB", "--prefix-block", 64), "leave out the shares"),
         (("--host-cache", "2TB", "--prefix-block", 64), "of host memory that each h100 has"),
         (("--prefix-block", 8), "1 prefix_hashes"),
+        ((), "a context of 2007, beyond the model's 1024 positions"),
     ],
 )
 def test_traces_that_make_no_sense(plan_trace, trace, options, said):
     if said.startswith("1 prefix"):
         trace.write_text(TRACE.replace(",u1\n", ",u1 a b c d e f g h i j\n"))
         said = "line 3: 11 prefix_hashes of 8 tokens each are more than its 80 input tokens"
+    if "positions" in said:
+        trace.write_text("input_tokens,output_tokens\n2000,9\n4,4\n")
     code, out, err = plan_trace(*options)
     assert (code, out) == (2, "")
     assert said in " ".join(err.split())
