@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from phaze.explore.certified.search_pieces import SearchContext
 from phaze.explore.documents.result_document import Cross, Design, FrontierPoint, ScorePoint
 from phaze.explore.evaluation.design_builder import DesignBuilder
 from phaze.explore.evaluation.design_candidates import Candidates
@@ -19,12 +21,61 @@ from phaze.explore.evaluation.planned_iteration import PlannedIteration, worked_
 from phaze.explore.evaluation.sample_costs import SampleCosts
 from phaze.explore.evaluation.training_config import TrainingConfig, config_columns
 from phaze.explore.request.design_metrics import PRICED, metric
+from phaze.explore.request.partner_process import PartnerProcess
 from phaze.hardware.architecture import Architecture, from_rows, from_table
 from phaze.hardware.architecture_naming import architecture_id, architecture_ids, decoded
 from phaze.hardware.economics.package_price import price_usd
 from phaze.hardware.silicon.die_area import area_mm2
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.scheduling.passes import SolveLimits
+
+
+class ToldAside:
+    """Rows that another process tells: `frontier` those of them that are points of a frontier, `designs` whole ones."""
+
+    def __init__(self, partner: PartnerProcess, frontier: Sequence[int], designs: Sequence[int]) -> None:
+        """The partner is asked for them, and for nothing else before they are there."""
+        self.frontier, self.designs = frozenset(frontier), frozenset(designs)
+        self._partner = partner
+
+    @classmethod
+    def of(
+        cls,
+        partner: PartnerProcess,
+        rows: Sequence[Evaluation],
+        frontier: Sequence[int],
+        designs: Sequence[int],
+        effort: SolveLimits,
+    ) -> ToldAside:
+        """Ask for some of the rows."""
+        partner.ask(ToldPiece({row: rows[row] for row in (*frontier, *designs)}, frontier, designs, effort))
+        return cls(partner, frontier, designs)
+
+    @cached_property
+    def told(self) -> tuple[dict[int, FrontierPoint], dict[int, Design]]:
+        """Points of the frontier, and designs, by row."""
+        found: tuple[dict[int, FrontierPoint], dict[int, Design]] = self._partner.answer()
+        return found
+
+
+@dataclass(frozen=True)
+class ToldPiece:
+    """Evaluated points of one workload, by row, to be told in the process that knows them."""
+
+    rows: Mapping[int, Evaluation]
+    frontier: Sequence[int]
+    designs: Sequence[int]
+    effort: SolveLimits
+
+    def on(self, context: SearchContext) -> tuple[dict[int, FrontierPoint], dict[int, Design]]:
+        """Points of the frontier, and designs as far as there is time, by row."""
+        places = {row: place for place, row in enumerate(self.rows)}
+        evaluated = list(self.rows.values())
+        found = EvaluatedDesigns(context.candidates, [context.evaluator], evaluated, self.effort)
+        found.place(list(places.values()))
+        frontier = found.frontier([places[row] for row in self.frontier])
+        designs = {row: found.design(places[row]) for row in self.designs}
+        return dict(zip(self.frontier, frontier, strict=True)), designs
 
 
 class EvaluatedDesigns:
@@ -36,9 +87,15 @@ class EvaluatedDesigns:
         evaluators: Sequence[Evaluator],
         rows: Sequence[Evaluation],
         effort: SolveLimits,
+        aside: ToldAside | None = None,
     ) -> None:
-        """`evaluators`, one per workload, share what they know; `effort` limits schedules that are not known yet."""
+        """`evaluators`, one per workload, share what they know; `effort` limits schedules that are not known yet.
+
+        `aside`: rows that are told elsewhere.
+        """
         self.rows = rows
+        self._aside = aside
+        self._elsewhere = frozenset() if aside is None else aside.frontier | aside.designs
         self.block = candidates.within(np.array([row.number for row in rows], dtype=np.int64))
         self._candidates = candidates
         margin = candidates.budgets.tdp_margin
@@ -56,10 +113,12 @@ class EvaluatedDesigns:
     def place(self, rows: Sequence[int]) -> None:
         """Find the plans of some rows, all of one config together."""
         for part in self._parts:
-            part.place([*dict.fromkeys(rows)])
+            part.place([row for row in dict.fromkeys(rows) if row not in self._elsewhere])
 
     def design(self, row: int) -> Design:
         """The full report of one row. Raises InfeasibleError where no plan of it was found."""
+        if self._aside is not None and row in self._aside.designs:
+            return self._aside.told[1][row]
         designs = [part.design(self._architecture(row), row) for part in self._parts]
         results = {name: result for one in designs for name, result in one.workloads.items()}
         return designs[0].model_copy(update={"workloads": results})
@@ -68,12 +127,16 @@ class EvaluatedDesigns:
         """Some rows as points of a frontier, in their order, their plans being found."""
         (part,) = self._parts
         varied, margin = self._candidates.varied, self._candidates.budgets.tdp_margin
+        aside = self._aside
+        here = [row for row in rows if aside is None or row not in aside.frontier]
         points: dict[int, FrontierPoint] = {}
-        for config, members in part.by_config(rows).items():
+        for config, members in part.by_config(here).items():
             plans = {row: part.planned(row) for row in members}
             points.update(
                 zip(plans, frontier_points(part.evaluator, config, plans, varied, margin), strict=True)
             )
+        if aside is not None and len(here) < len(rows):
+            points.update(aside.told[0])
         return [points[row] for row in rows]
 
     def steps(self, rows: Sequence[int]) -> list[ScorePoint]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from phaze.errors import LEFT_OUT, OutOfTimeError
 from phaze.explore.answers.certificate_counts import PointCounts, certificate
 from phaze.explore.answers.chip_comparison import chips_beside, plan_beside
-from phaze.explore.answers.evaluated_designs import EvaluatedDesigns
+from phaze.explore.answers.evaluated_designs import EvaluatedDesigns, ToldAside
 from phaze.explore.answers.searched_question import (
     best_kept,
     design_columns,
@@ -27,6 +27,7 @@ from phaze.explore.answers.searched_question import (
     worth_of,
 )
 from phaze.explore.certified.certified_search import CertifiedSearch
+from phaze.explore.certified.dealt_configs import DealtConfigs, dealt
 from phaze.explore.certified.search_points import WorkloadPoints
 from phaze.explore.certified.search_state import Outcome, Point, Reached
 from phaze.explore.documents.result_document import Certificate, Comparison, Design, ResultDocument
@@ -42,6 +43,7 @@ from phaze.explore.request.common_score import CombinedScore
 from phaze.explore.request.design_metrics import Needs
 from phaze.explore.request.explore_request import ExploreRequest, objective_of
 from phaze.explore.request.objective_floor import below_floor, draws_more, floor_throughput
+from phaze.explore.request.partner_process import may_work_beside, partner_process
 from phaze.explore.request.search_progress import Clock, ClockShare, Progress, ReportingClock
 from phaze.explore.request.search_resources import ALONE, SearchResources, run_in_fork
 from phaze.hardware.silicon.package_power import tdp_w
@@ -53,6 +55,7 @@ Beside = Callable[[], list[Comparison] | None]
 
 NEXT_BEST = 5
 TOLD_TOGETHER = 4  # points of the frontier whose plans are worked out between two looks at the clock
+WORTH_PARTNER = 1 << 22  # points of which half are worth a process
 SMALLEST = 32  # architectures of least power that are looked at where none draws little enough
 
 
@@ -99,6 +102,7 @@ class Exploration:
         self.clock = clock
         self.resources = resources
         self._like = like
+        self._dealt: DealtConfigs | None = None
         self._started = datetime.now(UTC)
         self.axes = search_axes(request)
         self.objective = objective_of(request)
@@ -108,9 +112,34 @@ class Exploration:
 
     def answer(self) -> Answer:
         """Search, then describe what was found. Raises InfeasibleError and OutOfTimeError."""
-        with self.chips() as chips:
+        with self.chips() as chips, self._with_partner():
             outcome = self.search()
             return self.describe(self.shown(outcome), self.proof(outcome), chips)
+
+    @contextmanager
+    def _with_partner(self) -> Iterator[None]:
+        """Deal the configs with a copy of this process, where there is enough to do for two."""
+        if not self._worth_partner:
+            yield
+            return
+        context = self._points(self.axes, self.floor, self.clock).context
+        evaluator = self.evaluator
+        evaluator.prepare()
+        with partner_process(context.do, self.clock) as partner:
+            self._dealt = DealtConfigs(context, partner, dealt(evaluator.configs))
+            try:
+                yield
+            finally:
+                self._dealt = None
+
+    @property
+    def _worth_partner(self) -> bool:
+        """Whether one workload has many points whose values follow from the time they take."""
+        if len(self.request.tasks) > 1 or not self.axes.fixed or self._drawn:
+            return False
+        if self.resources.executor.workers > 1 or not may_work_beside():
+            return False
+        return self.candidates.size * len(self.evaluator.configs) >= WORTH_PARTNER
 
     def chips(self) -> AbstractContextManager[Beside]:
         """Known chips under the same budgets, worked out beside what happens meanwhile, as long as there is time."""
@@ -253,7 +282,7 @@ class Exploration:
         return CertifiedSearch(points, timer, self.progress, gap=gap, first=first, known=known).run()
 
     def _points(self, axes: SearchAxes, least: float, clock: Clock) -> WorkloadPoints:
-        return WorkloadPoints.of(
+        points = WorkloadPoints.of(
             self.candidates,
             self.request.task,
             clock,
@@ -262,6 +291,8 @@ class Exploration:
             resources=self.resources,
             evaluator=self.evaluator,
         )
+        points.dealt = self._dealt
+        return points
 
     def _checked(self, outcome: Outcome) -> Outcome:
         """An outcome with a frontier; else it raises why there is none."""
@@ -359,9 +390,10 @@ class Exploration:
         self.progress.update("describing", 0, 1, "the winner, the frontier and the comparison")
         # What workers have scheduled is scheduled here again, as long as they took, to reach the same times.
         effort = replace(self.reporting, states=POINT_STATES)
-        found = EvaluatedDesigns(self.candidates, self.evaluators, shown.rows, effort)
         best, *others = distinct_kinds(self.ranked(shown), lambda place: self._figures(shown, place))
         ranked = [best, *others[: 0 if self.request.over_axes else NEXT_BEST]]
+        aside = self._told_aside(shown, ranked)
+        found = EvaluatedDesigns(self.candidates, self.evaluators, shown.rows, effort, aside)
         found.place([best])
         shown, proof = self._in_time(found, shown, proof)
         found.place(ranked)
@@ -398,6 +430,18 @@ class Exploration:
             self.progress.update("describing", len(told), len(members), note)
         frontier = [row for row in shown.frontier if row in told]
         return replace(shown, frontier=frontier), replace(proof, complete=proof.complete and not left)
+
+    def _told_aside(self, shown: Shown, ranked: Sequence[int]) -> ToldAside | None:
+        """What the other process tells of rows in its configs; nothing once somebody has ended the search."""
+        if self._dealt is None or self._whole_clock.interrupted:
+            return None
+        effort = SolveLimits(Clock(self.reporting.left_s()).left, POINT_STATES)
+        configs = [c for c, away in zip(self.evaluator.configs, self._dealt.away, strict=True) if away]
+        frontier, designs = (
+            [row for row in rows if shown.rows[row].configs[0] in configs]
+            for rows in (self._placed(shown), ranked)
+        )
+        return ToldAside.of(self._dealt.partner, shown.rows, frontier, designs, effort)
 
     def _figures(self, shown: Shown, place: int) -> Sequence[float]:
         """Objective, power and area of a row."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +24,22 @@ from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.tolerances import BOUND_ROUNDING
 
 WORTH = 1.05  # times what one config promises, another one has to promise where a few good points are enough
+
+
+def half_over(clock: Clock) -> Callable[[], bool]:
+    """Whether half of the time that is left now is over."""
+    half = clock.left() / 2
+    return lambda: clock.over or clock.left() < half
+
+
+def worthwhile(hope: Floats, known: Floats) -> Rows:
+    """Rows where a config may reach enough more than is known, (A,) each."""
+    return np.flatnonzero(hope > WORTH * known)
+
+
+def in_order(hopes: Sequence[tuple[int, Floats]]) -> list[tuple[int, Floats]]:
+    """Configs with what they promise, those that promise most first."""
+    return sorted(hopes, key=lambda hope: -float(hope[1].sum()))
 
 
 @dataclass(frozen=True)
@@ -93,19 +109,22 @@ class Screen:
         limit_w = self._drawn_limit_w
         return None if limit_w is None else DrawnPower(Measures(evaluator), limit_w)
 
-    def run(self, block: Block, taken: PointPool) -> Screened:
-        """All three stages over a block.
+    def run(self, block: Block, taken: PointPool, some: Sequence[int] | None = None) -> Screened:
+        """All three stages over a block, of its points in some configs (None: in all).
 
         Points that are `taken` already are passed over. Once time is over only the roofline is looked at, and what it
         leaves stays open.
         """
-        sieve, configs = _Sieve(self._relevance, block, taken, self._axes), len(self._evaluator.configs)
+        which = range(len(self._evaluator.configs)) if some is None else some
+        passed = taken if some is None else taken.take(np.isin(taken.config, which))
+        sieve = _Sieve(self._relevance, block, passed, self._axes)
         roof = self._roofs(self._peaks(block), block)
-        alive = sieve.under_the_roof(*roof, configs)
+        alive = sieve.under_the_roof(*roof, len(which))
         if self._clock.over:
-            sieve.leave_open(alive, roof[0][alive], roof[1][alive], configs)
+            sieve.leave_open(alive, roof[0][alive], roof[1][alive], len(which))
             return Screened(PointPool.empty(), sieve.fallen, sieve.spared)
-        left = self._survivors(self.view(block.take(alive)), alive, (roof[0][alive], roof[1][alive]), sieve)
+        view, under = self.view(block.take(alive)), (roof[0][alive], roof[1][alive])
+        left = self._survivors(view, alive, under, sieve, which)
         found = [
             pool_of(block, alive[rows], np.full(len(rows), k), *values)
             for k, rows, *values in left
@@ -128,33 +147,45 @@ class Screen:
         Configs of the highest roofline come first, others only where that promises more than is found. Points for
         which half of the time that is left is not enough are left out.
         """
-        evaluator, late = self._evaluator.on(table), self._half_over()
-        roof = np.zeros((len(evaluator.configs), len(table)))
-        for k, config in enumerate(evaluator.configs):
-            if k == 0 or not late():
-                roof[k] = self._optimistic(evaluator.roofline_s(config))
+        evaluator, late = self._evaluator.on(table), half_over(self._clock)
+        roof = self.rooflines(evaluator, late)
         if self._drawn_limit_w is not None:
             roof = np.minimum(roof, self.roof(table))
         found = np.zeros_like(roof)
         for level in np.unique(roof[:, 0])[::-1]:
             above = (roof > WORTH * found.max(axis=0)).any(axis=1)
-            for k, hope in self._hopes(evaluator, np.flatnonzero(above & (roof[:, 0] == level))):
+            hopes = self.hopes(evaluator, np.flatnonzero(above & (roof[:, 0] == level)))
+            for at, (k, hope) in enumerate(hopes):
                 if found.any() and late():
                     return found
                 known = found.max(axis=0)
-                open_ = np.flatnonzero(hope > WORTH * known)
-                if len(open_):
-                    give_up_s = self._batch / np.maximum(known[open_], 1e-300)
-                    seconds = evaluator.iteration_bound(evaluator.configs[k], open_, give_up_s)
+                if len(open_ := worthwhile(hope, known)):
+                    seconds = self.bound_s(evaluator, hopes[at:], known)
                     found[k, open_] = np.minimum(self._optimistic(seconds), hope[open_])
         return found
 
-    def _half_over(self) -> Callable[[], bool]:
-        """Whether half of the time that is left now is over."""
-        half = self._clock.left() / 2
-        return lambda: self._clock.over or self._clock.left() < half
+    def rooflines(self, evaluator: Evaluator, late: Callable[[], bool]) -> Floats:
+        """Throughput of FLOPs at peak in every config, (configs, A); 0 where it is too late to find out."""
+        roof = np.zeros((len(evaluator.configs), len(evaluator.table)))
+        for k, config in enumerate(evaluator.configs):
+            if k == 0 or not late():
+                roof[k] = self._optimistic(evaluator.roofline_s(config))
+        return roof
 
-    def _hopes(self, evaluator: Evaluator, some: Rows) -> list[tuple[int, Floats]]:
+    def bound_s(self, evaluator: Evaluator, hopes: Sequence[tuple[int, Floats]], known: Floats) -> Floats:
+        """Bounds of the first of some configs, seconds, for architectures of which it promises enough more than known.
+
+        `hopes`: throughput (A,) that each may reach at most, `known` what others are bounded by.
+        """
+        k, open_, give_up_s = self.asked(hopes[0], known)
+        return evaluator.iteration_bound(evaluator.configs[k], open_, give_up_s)
+
+    def asked(self, hope: tuple[int, Floats], known: Floats) -> tuple[int, Rows, Floats]:
+        """A config, rows where it promises enough, and seconds beyond which they are of no interest."""
+        open_ = worthwhile(hope[1], known)
+        return hope[0], open_, self._batch / np.maximum(known[open_], 1e-300)
+
+    def hopes(self, evaluator: Evaluator, some: Rows) -> list[tuple[int, Floats]]:
         """Configs with the throughput of all architectures, (A,), that work leaves: those that promise most first."""
         rows, hopes = np.arange(len(evaluator.table)), list[tuple[int, Floats]]()
         drawn = self._drawn(evaluator)
@@ -165,18 +196,23 @@ class Screen:
             least_s = evaluator.iteration_bound(config, rows, np.zeros(len(rows)))
             least_s = least_s if drawn is None else np.maximum(least_s, drawn.least_s(config, rows))
             hopes.append((k, self._optimistic(least_s)))
-        return sorted(hopes, key=lambda hope: -float(hope[1].sum()))
+        return in_order(hopes)
 
     def _survivors(
-        self, view: PointValues, alive: Rows, roof: tuple[Floats, Floats], sieve: _Sieve
+        self,
+        view: PointValues,
+        alive: Rows,
+        roof: tuple[Floats, Floats],
+        sieve: _Sieve,
+        some: Sequence[int],
     ) -> Iterator[tuple[int, Rows, Floats, Floats]]:
         """Number of a config, rows of the view that all stages leave of it, and their optimistic values.
 
         `roof`: values that no config is better than; points for which no time is left stay open below them.
         """
         evaluator = view.evaluator
-        for k, config in enumerate(evaluator.configs):
-            free = sieve.free(alive, k)
+        for k in some:
+            config, free = evaluator.configs[k], sieve.free(alive, k)
             if self._clock.over:
                 sieve.leave(alive[free], roof[0][free], roof[1][free])
                 continue

@@ -86,6 +86,7 @@ class Refinement:
         while len(self.pool) > most and not (self._clock.half_over if early else self._clock.over):
             if not len(at := self._most_promising(BoundStage.PATH, self._points.batch)):
                 return
+            self._points.foresee(self._first_in)
             self._advance(at, BoundStage.PATH)
             self._report("refining")
 
@@ -131,9 +132,17 @@ class Refinement:
 
     # -- what comes next ----------------------------------------------------------------------------------
 
+    def _first_in(self, configs: Flags) -> PointPool:
+        """What `tighten` takes first of points in some configs, (configs,)."""
+        at = np.flatnonzero((self.pool.stage == BoundStage.PATH) & configs[self.pool.config])
+        return self.pool.take(self._most_promising_of(at, self._points.batch))
+
     def _most_promising(self, stage: BoundStage, most: int) -> Rows:
         """The most urgent points in the config that has the very most to gain: one config's share their costs."""
-        at = np.flatnonzero(self.pool.stage == stage)
+        return self._most_promising_of(np.flatnonzero(self.pool.stage == stage), most)
+
+    def _most_promising_of(self, at: Rows, most: int) -> Rows:
+        """The same of some of the points."""
         if not len(at):
             return at
         urgent, config = urgency(self.pool.others[at], self.pool.bound[at]), self.pool.config[at]

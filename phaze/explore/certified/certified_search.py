@@ -167,7 +167,7 @@ class CertifiedSearch:
         if blocks and not self._in_budget and not self._known:
             self._seed(blocks)
         self._in_budget += sum(map(len, blocks))
-        return list(threads.map(lambda b: self._points.screen(b, self._relevance, self._taken), blocks))
+        return self._points.screened(blocks, self._relevance, self._taken, threads)
 
     def _seed(self, blocks: list[Block]) -> None:
         """Tighten a few promising points, so that bounds have something to meet."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from phaze.arrays import Floats, Rows
 from phaze.explore.certified.block_screening import Screened, pool_of
+from phaze.explore.certified.dealt_configs import Choose
 from phaze.explore.certified.search_pieces import Looked
 from phaze.explore.certified.search_state import Point, PointPool, Reached, Relevance
 from phaze.explore.certified.workload_bounds import (
@@ -79,8 +81,17 @@ class CommonPoints:
         others, lead = self._values(block, rows, value)
         return pool_of(block, rows, configs, others, lead)
 
+    def screened(
+        self, blocks: Sequence[Block], relevance: Relevance, taken: PointPool, threads: ThreadPoolExecutor
+    ) -> list[Screened]:
+        """See `SearchPoints.screened`."""
+        return list(threads.map(lambda block: self.screen(block, relevance, taken), blocks))
+
+    def foresee(self, choose: Choose) -> None:
+        """See `SearchPoints.foresee`: nothing is looked at ahead."""
+
     def screen(self, block: Block, relevance: Relevance, taken: PointPool) -> Screened:
-        """See `SearchPoints.screen`: one workload after the other, without the architectures that are ruled out."""
+        """One block, one workload after the other, without the architectures that are ruled out."""
         sieve = _Sieve(self, block, relevance, taken)
         hoped = self._roofs(block)
         sieve.keep("roofline", hoped)

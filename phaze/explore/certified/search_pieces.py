@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.arrays import Flags, Floats, Integers
+from phaze.arrays import Flags, Floats, Integers, Rows
 from phaze.explore.certified.block_screening import Screen, Screened
 from phaze.explore.certified.search_state import PointPool, Relevance
 from phaze.explore.evaluation.design_candidates import Block, Candidates
@@ -76,6 +76,17 @@ class SearchContext:
         """Limit in W of what devices draw while a plan runs."""
         return self.candidates.budgets.drawn_limit_w
 
+    def on(self, numbers: Integers) -> Evaluator:
+        """The evaluator on candidates by number; the latest one is kept."""
+        name = numbers.tobytes()
+        if self._latest is None or self._latest[0] != name:
+            self._latest = name, self.evaluator.on(self.candidates.table(numbers))
+        return self._latest[1]
+
+    @cached_property
+    def _latest(self) -> tuple[bytes, Evaluator] | None:
+        return None
+
     def __getstate__(self) -> dict[str, Any]:
         """Without what can be made again."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -121,6 +132,16 @@ class Looked:
         others, lead = (np.concatenate([part.reached[side] for part in found])[order] for side in (0, 1))
         return Looked(whole("others"), whole("lead"), whole("value"), (others, lead), whole("met"))
 
+    def take(self, rows: Rows) -> Looked:
+        """Some of the points."""
+        reached = self.reached[0][rows], self.reached[1][rows]
+        return Looked(self.others[rows], self.lead[rows], self.value[rows], reached, self.met[rows])
+
+    def given_up(self, which: Flags) -> Looked:
+        """The same where some points, (A,), are given up."""
+        lead, value, reached = (np.where(which, 0.0, one) for one in (self.lead, self.value, self.reached[1]))
+        return Looked(self.others, lead, value, (self.reached[0], reached), self.met & ~which)
+
 
 @dataclass(frozen=True)
 class BatchPiece:
@@ -137,6 +158,15 @@ class BatchPiece:
 
     def on(self, context: SearchContext) -> Looked:
         """Bounds on their values."""
+        return self.judged(context)[0]
+
+    def give_up_s(self, context: SearchContext) -> Floats:
+        """Iteration times (A,) from which on points are given up."""
+        view, rows = context.view(context.candidates.kept(self.numbers)), np.arange(len(self.numbers))
+        return view.give_up_s(view.evaluator.configs[self.config], rows, self.least)
+
+    def judged(self, context: SearchContext) -> tuple[Looked, Floats]:
+        """Bounds on their values, and the seconds (A,) by which it is judged whether they are given up."""
         view = context.view(context.candidates.kept(self.numbers))
         evaluator, rows = view.evaluator, np.arange(len(self.numbers))
         config = evaluator.configs[self.config]
@@ -148,7 +178,8 @@ class BatchPiece:
         met = np.isfinite(found.upper_s) & (found.lower_s == found.upper_s)
         reached = view.measured(config, rows, found.upper_s)
         value = evaluator.task.cluster.global_batch / found.upper_s
-        return Looked(*view.optimistic(config, rows, found.lower_s), value, reached, np.asarray(met))
+        values = view.optimistic(config, rows, found.lower_s)
+        return Looked(*values, value, reached, np.asarray(met)), found.judged_s
 
     def divided(self, most: int) -> Iterator[tuple[NDArray[np.intp], BatchPiece]]:
         """At most that many parts that are worth a process, with the positions of their points.

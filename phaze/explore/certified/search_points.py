@@ -6,6 +6,8 @@ is best for its throughput. Those of several workloads are in `common_points`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 
 from phaze.arrays import Floats, Rows
 from phaze.explore.certified.block_screening import Screened, pool_of
+from phaze.explore.certified.dealt_configs import Choose, DealtConfigs
 from phaze.explore.certified.search_pieces import (
     LEAST,
     BatchPiece,
@@ -70,8 +73,13 @@ class SearchPoints(Protocol):
     def hopes(self, block: Block, rows: Rows, configs: Rows, value: Floats) -> PointPool:
         """Points of some candidates that reach no more than such a value, (A,) each."""
 
-    def screen(self, block: Block, relevance: Relevance, taken: PointPool) -> Screened:
-        """What bounds leave of a block; points that are `taken` are passed over."""
+    def screened(
+        self, blocks: Sequence[Block], relevance: Relevance, taken: PointPool, threads: ThreadPoolExecutor
+    ) -> list[Screened]:
+        """What bounds leave of each block; points that are `taken` are passed over. `threads` may help."""
+
+    def foresee(self, choose: Choose) -> None:
+        """Tell how the next `look` goes on: `choose` tells the batch that comes first of points in some configs."""
 
     def look(self, points: PointPool, relevance: Relevance, effort: SolveLimits | None) -> Looked:
         """Points of one config tightened, with an effort evaluated."""
@@ -93,6 +101,8 @@ class WorkloadPoints:
     batch: int = 4096
     exact_batch: int = 256
     seeds: int = 3
+    dealt: DealtConfigs | None = None
+    _choose: Choose | None = None
 
     @classmethod
     def of(
@@ -134,6 +144,8 @@ class WorkloadPoints:
 
     def promising(self, block: Block) -> Floats:
         """See `SearchPoints.promising`."""
+        if self.dealt is not None:
+            return self.dealt.promising(block, self.clock)
         return self.context.screen(Relevance(self.axes.archive()), self.clock).promising(block.table)
 
     def hopes(self, block: Block, rows: Rows, configs: Rows, value: Floats) -> PointPool:
@@ -145,9 +157,18 @@ class WorkloadPoints:
             others[at], lead[at] = view.optimistic(view.evaluator.configs[k], rows[at], seconds[at])
         return pool_of(block, rows, configs, others, lead)
 
-    def screen(self, block: Block, relevance: Relevance, taken: PointPool) -> Screened:
-        """See `SearchPoints.screen`."""
-        return self.context.screen(relevance, self.clock).run(block, taken)
+    def screened(
+        self, blocks: Sequence[Block], relevance: Relevance, taken: PointPool, threads: ThreadPoolExecutor
+    ) -> list[Screened]:
+        """See `SearchPoints.screened`."""
+        if self.dealt is not None:
+            return self.dealt.screened(blocks, relevance, taken, self.clock)
+        screen = self.context.screen(relevance, self.clock)
+        return list(threads.map(lambda block: screen.run(block, taken), blocks))
+
+    def foresee(self, choose: Choose) -> None:
+        """See `SearchPoints.foresee`."""
+        self._choose = choose
 
     def screened_aside(
         self, wave: list[NDArray[np.int64]], relevance: Relevance, taken: PointPool
@@ -158,17 +179,23 @@ class WorkloadPoints:
 
     def look(self, points: PointPool, relevance: Relevance, effort: SolveLimits | None) -> Looked:
         """See `SearchPoints.look`; by as many workers as a batch is worth."""
-        least = relevance.known.threshold(points.others)
-        left, first = self.clock.left, not (least > 0).any()
-        # The first answer is waited for, unless somebody interrupts.
-        patience = Patience(SolveLimits(left), SolveLimits(self.clock.patience if first else left))
-        batch = BatchPiece(points.number, int(points.config[0]), least, effort, patience)
+        batch, choose = self._batch(points, relevance, effort), self._choose
+        self._choose = None
+        if self.dealt is not None:
+            return self.dealt.look(batch, choose, lambda some: self._batch(some, relevance, effort))
         workers = self.resources.executor.workers
         if min(workers, len(points) // LEAST) < 2:
             return batch.on(self.context)
         parts = list(batch.divided(workers))
         found = self.resources.executor.map(self.context, [piece for _, piece in parts])
         return Looked.join([(at, part) for (at, _), part in zip(parts, found, strict=True)])
+
+    def _batch(self, points: PointPool, relevance: Relevance, effort: SolveLimits | None) -> BatchPiece:
+        least = relevance.known.threshold(points.others)
+        left, first = self.clock.left, not (least > 0).any()
+        # The first answer is waited for, unless somebody interrupts.
+        patience = Patience(SolveLimits(left), SolveLimits(self.clock.patience if first else left))
+        return BatchPiece(points.number, int(points.config[0]), least, effort, patience)
 
     def measured(self, points: PointPool, value: Floats, effort: SolveLimits) -> tuple[Floats, Floats]:
         """See `SearchPoints.measured`."""

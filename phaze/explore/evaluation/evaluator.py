@@ -27,19 +27,24 @@ from phaze.workload.operators.low_precision import Recipe
 
 @dataclass(frozen=True, slots=True)
 class PointBounds:
-    """Proven bounds on the iteration time of one point per architecture, (A,) seconds; inf: does not fit."""
+    """Proven bounds on the iteration time of one point per architecture, (A,) seconds; inf: does not fit.
+
+    `judged_s`: what was held against the time at which the point is given up: no less than the lower bound.
+    """
 
     lower_s: NDArray[np.float64]
     upper_s: NDArray[np.float64]
+    judged_s: NDArray[np.float64]
 
     @classmethod
     def none(cls, count: int) -> PointBounds:
         """Of architectures on which nothing fits."""
-        return cls(np.full(count, np.inf), np.full(count, np.inf))
+        return cls(*(np.full(count, np.inf) for _ in range(3)))
 
     def put(self, at: NDArray[np.intp], others: PointBounds) -> None:
         """Take over what is known of the architectures at some positions."""
         self.lower_s[at], self.upper_s[at] = others.lower_s, others.upper_s
+        self.judged_s[at] = others.judged_s
 
 
 PROBED = 128  # architectures whose times are looked at
@@ -61,7 +66,23 @@ class Evaluator(CostedTask):
     @property
     def plans_each(self) -> int:
         """Plans that every architecture has, over all configs."""
-        return sum(self.options(config).size for config in self.configs)
+        return sum(map(self.plans_of, self.configs))
+
+    def plans_of(self, config: TrainingConfig) -> int:
+        """Plans of a config."""
+        key = "plans", config
+        if key not in self.shared:
+            self.shared[key] = self.options(config).size
+        found: int = self.shared[key]
+        return found
+
+    def told(self, config: TrainingConfig) -> tuple[float, int]:
+        """What another process has to know of a config whose layers are costed here: see `take_over`."""
+        return self._least_flops(config), self.plans_of(config)
+
+    def take_over(self, config: TrainingConfig, told: tuple[float, int]) -> None:
+        """Know what another process has told of a config."""
+        self.shared["least FLOPs", config], self.shared["plans", config] = told
 
     def across(self, config: TrainingConfig, capacity_bytes: float, link_bytes_per_s: float) -> FastestPlans:
         """The plans of a config on architectures of one memory and one link."""
@@ -103,11 +124,19 @@ class Evaluator(CostedTask):
 
         Of the devices that end last, in the strategy where they do so first.
         """
+        flops = self._least_flops(config)
+        return np.asarray(flops * self.framework.stretch / self._peak_flops_per_s(config.recipe))
+
+    def knows_roofline(self, config: TrainingConfig) -> bool:
+        """Whether `roofline_s` takes no time."""
+        return ("least FLOPs", config) in self.shared
+
+    def _least_flops(self, config: TrainingConfig) -> float:
         key = "least FLOPs", config
         if key not in self.shared:
             self.shared[key] = least_flops(self._tiers(config))
-        flops: float = self.shared[key]
-        return np.asarray(flops * self.framework.stretch / self._peak_flops_per_s(config.recipe))
+        found: float = self.shared[key]
+        return found
 
     def _peak_flops_per_s(self, recipe: Recipe | None) -> Floats:
         """Fastest FLOP/s of every architecture under a recipe, (A,)."""
@@ -214,7 +243,8 @@ class Evaluator(CostedTask):
             at, points = at[alive], points.take(alive)
             left = times[0].take(alive), times[1].take(alive)
             if patience.ends.over:
-                found = PointBounds(self._bound_s(points, left[0]), np.full(len(at), np.inf))
+                bound_s = self._bound_s(points, left[0])
+                found = PointBounds(bound_s, np.full(len(at), np.inf), bound_s)
             else:
                 found = self._place(points, left, give_up_s[at])
             bounds.put(at, found)
@@ -305,9 +335,9 @@ class Evaluator(CostedTask):
         self, points: CostedPoints, times: tuple[LayerTimes, LayerTimes], give_up_s: Floats
     ) -> PointBounds:
         """Bounds on the iteration time from (lower, upper) layer times."""
-        given, shape = (times, give_up_s), (2, len(points))
-        low, high = self._recalled("place", points, given, shape, lambda: self._placed(points, *given))
-        return PointBounds(low, high)
+        given, shape = (times, give_up_s), (3, len(points))
+        found = self._recalled("place", points, given, shape, lambda: self._placed(points, *given))
+        return PointBounds(*found)
 
     def _recalled(
         self,
@@ -338,8 +368,9 @@ class Evaluator(CostedTask):
     ) -> Floats:
         lower, upper = times
         every = points.times(lower)
-        low, choice = self._search(points, every, give_up_s)
-        high, open_ = low.copy(), np.flatnonzero(lower.differs(upper) & (choice >= 0))
+        judged, choice = self._search(points, every, give_up_s)
+        low, high = judged.copy(), judged.copy()
+        open_ = np.flatnonzero(lower.differs(upper) & (choice >= 0))
         if len(open_):
             some, never = points.take(open_), np.full(len(open_), np.inf)
             high[open_] = self._value(some, some.times(upper.take(open_)), choice[open_])
@@ -347,7 +378,7 @@ class Evaluator(CostedTask):
                 # Exchanges may hide behind what computation takes longer than it is known to.
                 bound_s = self._bounded(points.config, some.rows, every.take(open_), never)
                 low[open_] = np.minimum(low[open_], bound_s)
-        return np.stack([low, high])
+        return np.stack([low, high, judged])
 
     def _bound_s(self, points: CostedPoints, times: LayerTimes) -> Floats:
         """At most the iteration time where layers take these times or longer, (A,)."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from math import inf
 from time import monotonic
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Progress(Protocol):
@@ -37,9 +41,9 @@ class Clock:
         """Ask the search to end with what it knows."""
         self.interrupted = True
 
-    def __reduce__(self) -> tuple[type[Clock], tuple[float]]:
+    def __reduce__(self) -> tuple[Callable[[float], Clock], tuple[float]]:
         """Nobody else's clock shows the same."""
-        return Clock, (self.left(),)
+        return _arrived, (self.left(),)
 
     @property
     def elapsed_s(self) -> float:
@@ -63,6 +67,22 @@ class Clock:
     def half_over(self) -> bool:
         """Whether half of the time is gone."""
         return self.over or self.elapsed_s >= self.limit_s / 2
+
+
+_ARRIVED: deque[Clock] = deque(maxlen=16)
+"""Clocks that came from another process, the latest ones: those of the work that waits here."""
+
+
+def _arrived(left_s: float) -> Clock:
+    """A clock from another process that has so many seconds left."""
+    _ARRIVED.append(Clock(left_s))
+    return _ARRIVED[-1]
+
+
+def interrupt_arrived() -> None:
+    """Ask what was begun for another process to end with what it knows."""
+    for clock in _ARRIVED:
+        clock.interrupt()
 
 
 REPORT_SHARE = 0.1

@@ -1,0 +1,285 @@
+"""Configs of a search dealt between this process and a copy of it, which works beside it on those of its own.
+
+What layers, plans and schedules of a config take is worked out by one of the two alone. Points are looked at in the
+order in which one process would: batches that come next are worked out ahead, against what is known by then, and what
+they tell is cut to what is known when it is their turn. So the answer, and the count of points, is that of one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from phaze.arrays import Flags, Floats, Integers, Rows
+from phaze.explore.certified.block_screening import Screen, Screened, half_over, in_order
+from phaze.explore.certified.search_pieces import BatchPiece, Looked, SearchContext
+from phaze.explore.certified.search_state import PointPool, Relevance
+from phaze.explore.evaluation.design_candidates import Block
+from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.evaluation.training_config import TrainingConfig
+from phaze.explore.request.partner_process import PartnerProcess
+from phaze.explore.request.search_progress import Clock
+from phaze.hardware.architecture_table import ArchitectureTable
+
+AHEAD = 2
+"""Batches that the other process is asked for before their turn."""
+
+Choose = Callable[[Flags], PointPool]
+"""The batch of points that would come next if only points in some configs, (configs,), were there; may be empty."""
+
+
+def dealt(configs: Sequence[TrainingConfig]) -> Flags:
+    """Which configs are for the other process, (configs,): every other group of those whose layers have much in common.
+
+    These differ in how experts are divided, in what runs again, and in where stages may be cut.
+    """
+    groups: dict[tuple[Any, ...], int] = {}
+    return np.array(
+        [
+            groups.setdefault((c.recipe, c.microbatch, c.tensor_parallel, c.sequence, c.context), len(groups))
+            % 2
+            for c in configs
+        ],
+        dtype=np.bool_,
+    )
+
+
+@dataclass
+class DealtConfigs:
+    """Configs of one search, `away` (configs,) those of the other process.
+
+    `ready`: batches that were looked at before their turn, by config, each with the piece that asked for it.
+    """
+
+    context: SearchContext
+    partner: PartnerProcess
+    away: Flags
+    _ready: dict[int, tuple[BatchPiece, Looked, Floats]] = field(default_factory=dict)
+    _asked: list[BatchPiece] = field(default_factory=list)
+
+    # -- whole tables -------------------------------------------------------------------------------------
+
+    def promising(self, block: Block, clock: Clock) -> Floats:
+        """See `Screen.promising`."""
+        self._receive()
+        return _DealtScreen(self, block.numbers, clock).promising(block.table)
+
+    def screened(
+        self, blocks: Sequence[Block], relevance: Relevance, taken: PointPool, clock: Clock
+    ) -> list[Screened]:
+        """See `Screen.run`: all blocks, of which the other process does its configs."""
+        self._receive()
+        theirs, ours = self.parts()
+        for block in blocks:
+            self.partner.ask(ConfigsPiece(block.numbers, relevance, taken, clock, theirs))
+        screen = self.context.screen(relevance, clock)
+        here = [screen.run(block, taken, ours) for block in blocks]
+        return [_joined(one, self.partner.answer()) for one in here]
+
+    def parts(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Numbers of the configs of the other process, and of those of this one."""
+        return tuple(np.flatnonzero(self.away).tolist()), tuple(np.flatnonzero(~self.away).tolist())
+
+    # -- batches ------------------------------------------------------------------------------------------
+
+    def look(
+        self, piece: BatchPiece, choose: Choose | None, batch_of: Callable[[PointPool], BatchPiece]
+    ) -> Looked:
+        """What a batch tells. `choose`: what may come after it; `batch_of` makes batches of that."""
+        if piece.effort is None and (known := self._known(piece)) is not None:
+            return known
+        if not self.away[piece.config]:
+            if choose is not None:
+                self._ask_ahead(choose, batch_of)
+            return piece.on(self.context)
+        self._receive()
+        if piece.effort is None and (known := self._known(piece)) is not None:
+            return known
+        self.partner.ask(piece)
+        if choose is not None and len(points := choose(self._open(~self.away))):
+            ahead = batch_of(points)
+            self._ready[ahead.config] = (ahead, *ahead.judged(self.context))
+        found: Looked = self.partner.answer()
+        return found
+
+    def _ask_ahead(self, choose: Choose, batch_of: Callable[[PointPool], BatchPiece]) -> None:
+        """Keep the other process at work on what comes next of its configs."""
+        self._receive(AHEAD - 1)
+        while len(self._asked) < AHEAD and len(points := choose(self._open(self.away))):
+            self._asked.append(batch_of(points))
+            self.partner.ask(AheadPiece(self._asked[-1]))
+
+    def _open(self, which: Flags) -> Flags:
+        """Configs of which nothing is worked out ahead."""
+        open_ = which.copy()
+        open_[[*self._ready, *(piece.config for piece in self._asked)]] = False
+        return open_
+
+    def _receive(self, most: int = 0) -> None:
+        """Wait until at most that many batches that were asked for ahead are not there."""
+        while len(self._asked) > most:
+            piece = self._asked.pop(0)
+            self._ready[piece.config] = (piece, *self.partner.answer())
+
+    def _known(self, piece: BatchPiece) -> Looked | None:
+        """What was worked out ahead of a batch, where it was of all of its points, as if it were worked out now."""
+        if piece.config not in self._ready and any(one.config == piece.config for one in self._asked):
+            self._receive()
+        before, found, judged_s = self._ready.pop(piece.config, (None, None, None))
+        if before is None or found is None or judged_s is None:
+            return None
+        order = np.argsort(before.numbers, kind="stable")
+        at = np.searchsorted(before.numbers, piece.numbers, sorter=order)
+        rows = order[np.minimum(at, len(order) - 1)]
+        if not np.array_equal(before.numbers[rows], piece.numbers):
+            return None
+        return found.take(rows).given_up(judged_s[rows] >= piece.give_up_s(self.context))
+
+
+def _joined(one: Screened, other: Screened) -> Screened:
+    """What is left of a block of which each had some configs."""
+    pool = PointPool.join([p for p in (one.pool, other.pool) if len(p)])
+    in_turn = pool.take(np.argsort(pool.config, kind="stable"))
+    return Screened(in_turn, one.fallen + other.fallen, [*one.spared, *other.spared])
+
+
+class _DealtScreen(Screen):
+    """Bounds on architectures by number, each config by its process."""
+
+    def __init__(self, configs: DealtConfigs, numbers: Integers, clock: Clock) -> None:
+        context = configs.context
+        super().__init__(context.evaluator, context.axes, Relevance(context.axes.archive()), clock)
+        self._configs, self._numbers, self._partner = configs, numbers, configs.partner
+        self._warm: set[int] = set()
+        self._asked_ahead = 0
+
+    def rooflines(self, evaluator: Evaluator, late: Callable[[], bool]) -> Floats:
+        """See `Screen.rooflines`."""
+        theirs, ours = self._configs.parts()
+        self._partner.ask(RooflinePiece(theirs, self._clock))
+        for k in ours:
+            if k == 0 or not late():
+                evaluator.roofline_s(evaluator.configs[k])
+        told = self._partner.answer()
+        for k, known in told.items():
+            evaluator.take_over(evaluator.configs[k], known)
+        roof = np.zeros((len(evaluator.configs), len(evaluator.table)))
+        for k in (*ours, *told):
+            if evaluator.knows_roofline(evaluator.configs[k]):
+                roof[k] = self._optimistic(evaluator.roofline_s(evaluator.configs[k]))
+        return roof
+
+    def hopes(self, evaluator: Evaluator, some: Rows) -> list[tuple[int, Floats]]:
+        """See `Screen.hopes`."""
+        self._receive()
+        away = self._configs.away[some]
+        self._partner.ask(HopesPiece(self._numbers, some[away], self._clock))
+        found = dict(super().hopes(evaluator, some[~away])) | dict(self._partner.answer())
+        return in_order([(k, found[k]) for k in some.tolist() if k in found])
+
+    def bound_s(self, evaluator: Evaluator, hopes: Sequence[tuple[int, Floats]], known: Floats) -> Floats:
+        """See `Screen.bound_s`. While one process works the other does what comes next of its own."""
+        away = self._configs.away
+        k, open_, give_up_s = self.asked(hopes[0], known)
+        later = next((one for one in hopes[1:] if away[one[0]] != away[k] and one[0] not in self._warm), None)
+        if not away[k]:
+            if later is not None and self._asked_ahead == 0:
+                self._warm.add(later[0])
+                self._asked_ahead += 1
+                self._partner.ask(BoundsPiece(self._numbers, *self.asked(later, known)))
+            return evaluator.iteration_bound(evaluator.configs[k], open_, give_up_s)
+        self._receive()
+        self._partner.ask(BoundsPiece(self._numbers, k, open_, give_up_s))
+        if later is not None:
+            self._warm.add(later[0])
+            number, rows, limit_s = self.asked(later, known)
+            evaluator.iteration_bound(evaluator.configs[number], rows, limit_s)
+        found: Floats = self._partner.answer()
+        return found
+
+    def promising(self, table: ArchitectureTable) -> Floats:
+        """See `Screen.promising`."""
+        found = super().promising(table)
+        self._receive()
+        return found
+
+    def _receive(self) -> None:
+        """Wait until the other process has done what it was asked for before its turn."""
+        while self._asked_ahead:
+            self._partner.answer()
+            self._asked_ahead -= 1
+
+
+# -- pieces -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AheadPiece:
+    """A batch before its turn."""
+
+    batch: BatchPiece
+
+    def on(self, context: SearchContext) -> tuple[Looked, Floats]:
+        """What it tells, and seconds (A,) that are held against when points are given up."""
+        return self.batch.judged(context)
+
+
+@dataclass(frozen=True)
+class ConfigsPiece:
+    """Candidates that keep the budgets, by number, to be bounded in some configs."""
+
+    numbers: Integers
+    relevance: Relevance
+    taken: PointPool
+    clock: Clock
+    configs: Sequence[int]
+
+    def on(self, context: SearchContext) -> Screened:
+        """What is left of their points."""
+        block = context.candidates.kept(self.numbers)
+        return context.screen(self.relevance, self.clock).run(block, self.taken, self.configs)
+
+
+@dataclass(frozen=True)
+class RooflinePiece:
+    """Some configs, until half of the time is over."""
+
+    configs: Iterable[int]
+    clock: Clock
+
+    def on(self, context: SearchContext) -> dict[int, tuple[float, int]]:
+        """What others have to know of them."""
+        late, evaluator = half_over(self.clock), context.evaluator
+        return {k: evaluator.told(evaluator.configs[k]) for k in self.configs if not late()}
+
+
+@dataclass(frozen=True)
+class HopesPiece:
+    """Candidates by number, in some configs."""
+
+    numbers: Integers
+    configs: Rows
+    clock: Clock
+
+    def on(self, context: SearchContext) -> list[tuple[int, Floats]]:
+        """What each promises; see `Screen.hopes`."""
+        screen = context.screen(Relevance(context.axes.archive()), self.clock)
+        return screen.hopes(context.on(self.numbers), self.configs)
+
+
+@dataclass(frozen=True)
+class BoundsPiece:
+    """Some of the candidates at these numbers, in one config."""
+
+    numbers: Integers
+    config: int
+    rows: Rows
+    give_up_s: Floats
+
+    def on(self, context: SearchContext) -> Floats:
+        """See `Evaluator.iteration_bound`."""
+        evaluator = context.on(self.numbers)
+        return evaluator.iteration_bound(evaluator.configs[self.config], self.rows, self.give_up_s)
