@@ -116,8 +116,8 @@ _HEAD = """# How long planning takes
 
 The best training plan and the next four of built-in models on H100s, as `dse plan` finds them, and the best
 serving plan of some models, each in a process of its own that has loaded what it needs and worked nothing out before:
-seconds of processor time. A training plan should take {wanted:g} s, a serving plan {served:g} s. Models that take
-longest come first.
+seconds of processor time. A training plan should take {wanted:g} s, a serving plan {served:g} s; a command takes some
+0.6 s more, for Python and what it loads. Models that take longest come first.
 
 Again: `python benchmarks/run.py planning --runs FILE --out docs/benchmarks`; what is done is kept in the file, and
 `--only MODEL ...` takes some.
@@ -138,7 +138,7 @@ def _text(rows: Sequence[Row]) -> str:
     within = sum(row.get("processor_s", math.inf) <= WANTED_S for row in plans)
     said = (
         f"{len(names)} of {len(builtin_names())} models were asked; {within} of {len(plans)} training plans are found "
-        f"within {WANTED_S:g} s.\n\n"
+        f"within {WANTED_S:g} s. Empty cells were not asked.\n\n"
     )
     served = [[row["service"], _time(row), f"{row['tokens_per_s']:,.0f}"] for row in services]
     return (
