@@ -144,7 +144,7 @@ class ServingSpace:
 
     @property
     def _degrees(self) -> Iterator[tuple[int, int]]:
-        """Tensor widths, and replicas that share experts. Raises InputError for requests longer than the model takes."""
+        """Tensor widths, and replicas that share experts. InputError for requests longer than the model takes."""
         self.served.decode(self.traffic.last_context)
         workload = self.served.decode(self.traffic.prompt_tokens)
         for width in workload.tensor_parallel_widths(self.devices):
