@@ -6,7 +6,7 @@ given apart.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -15,6 +15,7 @@ from phaze.arrays import Flags, Floats, Rows
 from phaze.cost.collective_times import link_wire_bytes
 from phaze.cost.cost_model import PassCosts
 from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.derived_figures import fp32_on_vector
 from phaze.hardware.silicon.package_power import energy_constants
 from phaze.workload.work import Format, Pass, Work
 from phaze.workload.workload import Numerics
@@ -102,14 +103,17 @@ def _macs(works: Sequence[Work]) -> dict[str, Floats]:
 
 def _visible_macs(works: Sequence[Work]) -> dict[str, Floats]:
     """Those of each operator that no causal mask hides."""
-    seen = np.array([1.0 if w.flash is None else w.flash.visible for w in works])
-    return {width: seen * of_each for width, of_each in _macs(works).items()}
+    return {width: _seen(works) * of_each for width, of_each in _macs(works).items()}
+
+
+def _seen(works: Sequence[Work]) -> Floats:
+    """Share of each operator that no causal mask hides."""
+    return np.array([1.0 if w.flash is None else w.flash.visible for w in works], dtype=np.float64)
 
 
 def _beyond_issued(works: Sequence[Work], issued: Floats) -> Floats:
     """ALU cycles of each operator, (..., O), beyond those that a running kernel is charged with anyway."""
-    seen = np.array([1.0 if w.flash is None else w.flash.visible for w in works])
-    beyond: Floats = np.maximum(seen * np.array([w.vector_cycles for w in works]) - issued, 0.0)
+    beyond: Floats = np.maximum(_seen(works) * np.array([w.vector_cycles for w in works]) - issued, 0.0)
     return beyond
 
 
@@ -142,19 +146,48 @@ def dynamic_j(events: Events, table: ArchitectureTable) -> Floats:
     return total
 
 
-def kernel_j(costs: PassCosts, table: ArchitectureTable, seconds: Floats) -> Floats:
-    """Dynamic energy in J, (O,), of each kernel of a pass that takes `seconds` (O,) on a chip, a table of one.
+def kernel_j(costs: PassCosts, table: ArchitectureTable) -> Floats:
+    """Dynamic energy in J, (O,), of each kernel of a pass on a chip, a table of one.
 
     Beyond what a running kernel draws (`running_w`), at the clock of the table.
     """
-    e, f, t, works = energy_constants(table), costs.factors, costs.tables, costs.pass_.works
-    events = Events(
-        **_visible_macs(works),
-        alu_cycles=_beyond_issued(works, e.kernel_alu_cycles_per_s * seconds),
-        buffer_bytes=t.tensor.buffer_bytes[f.tensor_of[0]],
-        hbm_bytes=t.hbm_bytes[f.memory_of[0]],
+    f, t = costs.factors, costs.tables
+    buffer, hbm = t.tensor.buffer_bytes[f.tensor_of[:1]], t.hbm_bytes[f.memory_of[:1]]
+    found: Floats = kernel_events_j(costs.pass_.works, table, buffer, hbm)[0]
+    return found
+
+
+def kernel_events_j(
+    works: Sequence[Work], table: ArchitectureTable, buffer_bytes: Floats, hbm_bytes: Floats
+) -> Floats:
+    """Joules of the events of kernels, (A, O), on the architectures of a table at their clocks.
+
+    `buffer_bytes` and `hbm_bytes` are (A, O). ALU cycles come on top of those that a running kernel issues for loads,
+    stores and addresses; products in fp32 take one each where the vector ALUs have them.
+    """
+    e, macs = energy_constants(table), _visible_macs(works)
+    wide = np.array([sum(g.macs for g in w.gemms if g.operands is Format.FP32) for w in works], np.float64)
+    on_vector = np.where(fp32_on_vector(table) & table["simt"], 1.0, 0.0)[:, None] * wide
+    cycles = _seen(works) * np.array([w.vector_cycles for w in works], dtype=np.float64) + on_vector
+    return np.asarray(
+        _products_j(macs | {"macs": macs["macs"] - on_vector}, table)
+        + cycles * e.alu_cycle_j[:, None]
+        + buffer_bytes * e.global_buffer_j_per_byte[:, None]
+        + hbm_bytes * e.hbm_j_per_byte[:, None]
     )
-    return dynamic_j(events, table)
+
+
+def _products_j(macs: Mapping[str, Floats], table: ArchitectureTable) -> Floats:
+    """Joules of multiply-accumulates by the width of their operands, (A, O)."""
+    e = energy_constants(table)
+    narrow_j = e.narrow_mac_j + e.narrow_operand_j_per_mac
+    each_j = {
+        "macs": e.mac_j + e.operand_j_per_mac,
+        "narrow_macs": narrow_j,
+        "fp4_macs": e.fp4_share * narrow_j,
+    }
+    each = [each_j[width][:, None] * of_each for width, of_each in macs.items()]
+    return np.asarray(np.sum(each, axis=0))
 
 
 def running_w(table: ArchitectureTable) -> Floats:

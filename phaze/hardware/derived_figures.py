@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from phaze.arrays import Floats
+from phaze.arrays import Flags, Floats
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.hardware_fields import code, given_or
 from phaze.hardware.physical_constants import constants
@@ -30,6 +30,12 @@ def peak_clock_hz(table: ArchitectureTable) -> Floats:
     """Published peak clock; the sustained clock where none is published, or where it is higher."""
     clock = np.asarray(table["clock_hz"], dtype=np.float64)
     return np.maximum(given_or(table, "peak_clock_hz", clock), clock)
+
+
+def boost_clock_hz(table: ArchitectureTable) -> Floats:
+    """Clock of kernels that leave the board power enough; the peak clock where no higher one is known."""
+    peak = peak_clock_hz(table)
+    return np.maximum(given_or(table, "boost_clock_hz", peak), peak)
 
 
 def under_load(table: ArchitectureTable) -> ArchitectureTable:
@@ -137,3 +143,14 @@ def nominal_clock_hz(table: ArchitectureTable) -> Floats:
     """Clock at nominal voltage: the die's own where it is known, that of the process node elsewhere."""
     of_node = constants().column(table, "node", "nominal_clock_hz")
     return given_or(table, "nominal_clock_hz", of_node)
+
+
+_ON_MATRIX = 1.5
+"""Times the rate of the vector ALUs: products in fp32 that are faster run on the matrix cores."""
+
+
+def fp32_on_vector(table: ArchitectureTable) -> Flags:
+    """Whether products in fp32 run on vector ALUs beside the tensor cores, (A,)."""
+    vector_peak = 2.0 * vector_alus(table) * peak_clock_hz(table)
+    slower = product_flops_per_s(table, "fp32") < _ON_MATRIX * vector_peak
+    return np.asarray(slower & ~table["vector_products"], dtype=np.bool_)

@@ -57,10 +57,10 @@ def read(tmp_path: Path):
     return columns
 
 
-def peak(name: str):
-    """A chip at its peak clock."""
+def boosted(name: str):
+    """A chip at the clock of kernels that leave power."""
     table = to_table([load_architecture(name)])
-    return table.replace(clock_hz=table["peak_clock_hz"])
+    return table.replace(clock_hz=table["boost_clock_hz"])
 
 
 def share_shown(ms: float, loop_s: float = 1.0, kind: str = "products") -> float:
@@ -72,7 +72,7 @@ def share_shown(ms: float, loop_s: float = 1.0, kind: str = "products") -> float
 
 def shown(watts: float, share: float, name: str = "h200") -> float:
     """What a reading shows of so many watts."""
-    idle = float(static_w(peak(name))[0])
+    idle = float(static_w(boosted(name))[0])
     return idle + share * (watts - idle)
 
 
@@ -86,7 +86,7 @@ def test_a_meter_shows_half_of_a_second_after_nothing():
 
 def test_a_product_draws_what_the_law_says(read):
     judged = watts(read(gemm(ms=4.0)))
-    table = peak("h200")
+    table = boosted("h200")
     e = energy_constants(table)
     standing = e.background_w * e.idle_background + e.leakage_w + e.hbm_background_w + e.kernel_w
     products = 8192.0**3 * (e.mac_j + e.operand_j_per_mac) / 4e-3
@@ -175,11 +175,11 @@ def test_what_a_mask_hides_takes_no_power(read):
         watts(read(PREFILL.format(cache="bfloat16", window=0, ms=ms))).predicted[Fidelity.ANALYTIC][0]
         for ms in (8.0, 16.0)
     )
-    e, idle = energy_constants(peak("h200")), float(static_w(peak("h200"))[0])
+    e, idle = energy_constants(boosted("h200")), float(static_w(boosted("h200"))[0])
     fast, slow = (
         idle + (found - idle) / share_shown(ms, 0.5, "others") for found, ms in ((fast, 8.0), (slow, 16.0))
     )
-    running = float(running_w(peak("h200"))[0])
+    running = float(running_w(boosted("h200"))[0])
     macs = 2 * 8 * 32 * 4096.0**2 * 128 / 2  # two products, half of the scores
     least = float((macs * (e.mac_j + e.operand_j_per_mac))[0])
     assert slow - running == pytest.approx((fast - running) / 2, rel=0.35)

@@ -9,11 +9,11 @@ import numpy as np
 from phaze.arrays import Floats
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.derived_figures import (
+    fp32_on_vector,
     macs,
     narrow_speed,
     nominal_clock_hz,
     peak_clock_hz,
-    product_flops_per_s,
     vector_alus,
 )
 from phaze.hardware.silicon.die_area import area_mm2
@@ -31,9 +31,6 @@ LOWEST_SHARE = 0.1
 _SWITCHING = ("mac", "operands", "vector", "buffer", "background")
 _STEPS = 40  # halves an interval of at most 10 x to below 1e-11 of the clock
 _NARROW = ("fp8", "int8", "fp4")
-_ON_MATRIX = (
-    1.5  # times the rate of the vector ALUs: products in fp32 that are faster run on the matrix cores
-)
 _SAFETY = 1e-10  # relative; keeps rounding from lifting the power over the cap
 
 
@@ -92,10 +89,8 @@ def _load_of_format(table: ArchitectureTable, operands: str | None) -> Floats:
         faster = ~table["vector_products"] & (narrow_speed(table, str(operands)) > 1.0)
         return np.where(faster, (own - products + narrow) / own, 1.0)
     alus = vector_alus(table) * clock * e.alu_cycle_j
-    vector_peak = 2.0 * vector_alus(table) * peak_clock_hz(table)
-    on_vector = product_flops_per_s(table, "fp32") < _ON_MATRIX * vector_peak
     busy = (own - products - parts["vector"] + alus) / own
-    return np.where(on_vector & ~table["vector_products"], busy, 1.0)
+    return np.where(fp32_on_vector(table), busy, 1.0)
 
 
 @dataclass(frozen=True)

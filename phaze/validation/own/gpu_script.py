@@ -487,8 +487,12 @@ def sets_of(size_bytes: float) -> int:
 
 
 def random(machine: Machine, shape: tuple[int, ...], kind: object) -> Any:  # noqa: ANN401 - a tensor
-    """A tensor of normally distributed numbers."""
-    return machine.torch.randn(shape, device=machine.device, dtype=kind)
+    """A tensor of normally distributed numbers.
+
+    Its generator is its own: a capture that fails would leave the default one unusable.
+    """
+    own = machine.torch.Generator(device=machine.device)
+    return machine.torch.randn(shape, device=machine.device, dtype=kind, generator=own)
 
 
 def kernels(small: bool) -> list[tuple[str, str, int, int]]:

@@ -14,7 +14,7 @@ from phaze.cost.fidelity import Fidelity
 from phaze.cost.pass_energy import kernel_j, running_w, static_w
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.cluster_network import load_network
-from phaze.hardware.derived_figures import peak_clock_hz
+from phaze.hardware.derived_figures import boost_clock_hz
 from phaze.validation.measured.measured_cases import Cases, Judged, Row
 from phaze.validation.measured.measured_systems import chip_of
 from phaze.validation.measured.measurement_columns import Columns
@@ -208,7 +208,7 @@ _WEIGHT_BYTES: Mapping[str, float] = MappingProxyType({"fp8": 1.0, "fp8_block": 
 def boards_w(rows: tuple[Row, ...], limits_w: Floats) -> tuple[Floats, Floats]:
     """What each row's board draws idle and while its kernels run, (R,) each.
 
-    min(limit, running power + energy / measured time), all at the peak clock: there kernels run that leave the board
+    min(limit, running power + energy / measured time), all at the boost clock: there kernels run that leave the board
     room, and where they ask for more than it may draw, firmware lowers the clock until they draw just that, so that
     the board draws the lesser of both whatever the clock.
     """
@@ -217,13 +217,13 @@ def boards_w(rows: tuple[Row, ...], limits_w: Floats) -> tuple[Floats, Floats]:
     for name, chip in chips.items():
         where = [i for i, row in enumerate(rows) if row.chip.name == name]
         table = to_table([chip])
-        table = table.replace(clock_hz=peak_clock_hz(table))
+        table = table.replace(clock_hz=boost_clock_hz(table))
         works = tuple(work for i in where for work in rows[i].works)
         of_row = np.repeat(np.arange(len(where)), [len(rows[i].works) for i in where])
         seconds = np.array([rows[i].measured_s for i in where])
         costs = CostModel(table, network).costs(Pass(works, ()))
-        joules = np.bincount(of_row, kernel_j(costs, table, seconds[of_row]), minlength=len(where))
-        idle[where] = static_w(table)[0]
+        joules = np.bincount(of_row, kernel_j(costs, table), minlength=len(where))
+        idle[where] = static_w(table)[0]  # between two loops the clock stays up
         drawn[where] = np.minimum(running_w(table)[0] + joules / seconds, limits_w[where])
     return idle, drawn
 

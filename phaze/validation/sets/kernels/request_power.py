@@ -11,7 +11,7 @@ from phaze.cost.pass_energy import kernel_j, running_w
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.cluster_network import load_network
-from phaze.hardware.derived_figures import peak_clock_hz
+from phaze.hardware.derived_figures import boost_clock_hz
 from phaze.validation.measured.measured_cases import Cases, Judged
 from phaze.validation.measured.measured_systems import chip_of
 from phaze.validation.measured.measurement_columns import Columns
@@ -59,14 +59,14 @@ _NUMBERS = (
 def _request_w(chip: Architecture, sizes: dict[str, float]) -> float:
     """Mean power of one GPU over the prompt and all tokens, each phase by its time."""
     table = to_table([chip])
-    table = table.replace(clock_hz=peak_clock_hz(table))
+    table = table.replace(clock_hz=boost_clock_hz(table))
     ranks, batch = int(sizes["tp"]), int(sizes["batch"])
     prompt, made = int(sizes["prompt_tokens"]), int(sizes["output_tokens"])
     seconds = np.array([sizes["prompt_ms"] * 1e-3, sizes["token_ms"] * 1e-3])
     joules = np.array(
         [
-            _pass_j(table, _layer(batch, prompt, prompt, ranks), _head(batch, ranks), seconds[0]),
-            _pass_j(table, _layer(batch, 1, prompt + made // 2, ranks), _head(batch, ranks), seconds[1]),
+            _pass_j(table, _layer(batch, prompt, prompt, ranks), _head(batch, ranks)),
+            _pass_j(table, _layer(batch, 1, prompt + made // 2, ranks), _head(batch, ranks)),
         ]
     )
     power = np.minimum(running_w(table)[0] + joules / seconds, float(chip.published_tdp_w or 0.0))
@@ -74,13 +74,12 @@ def _request_w(chip: Architecture, sizes: dict[str, float]) -> float:
     return float(np.average(power, weights=weights))
 
 
-def _pass_j(table: ArchitectureTable, layer: tuple[Work, ...], head: Work, seconds: float) -> float:
-    """Dynamic energy of one pass through all layers on one GPU, each kernel taking its even share of the time."""
+def _pass_j(table: ArchitectureTable, layer: tuple[Work, ...], head: Work) -> float:
+    """Dynamic energy of one pass through all layers on one GPU."""
     works = (*layer, head)
     costs = CostModel(table, load_network("default")).costs(Pass(works, ()))
     times = np.array([_LAYERS] * len(layer) + [1])
-    each = np.full(len(works), seconds / times.sum())
-    return float((times * kernel_j(costs, table, each)).sum())
+    return float((times * kernel_j(costs, table)).sum())
 
 
 def _layer(batch: int, queries: int, keys: int, ranks: int) -> tuple[Work, ...]:

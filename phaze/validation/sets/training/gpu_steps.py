@@ -1,7 +1,6 @@
 """Training steps and decoding of one GPU as `dse measure gpu` measures them: seconds, memory and joules.
 
-A plain PyTorch loop has no framework file of its own: it is told by torchtitan's, whose constants were fitted to other
-runs, with the bytes per parameter of the loop. Nothing is fitted to tables of this kind.
+The framework is a plain loop of PyTorch with the row's bytes per parameter. Nothing is fitted to tables of this kind.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from phaze.workload.workload import Workload
 NO_FORM = "a model whose form the row does not say"
 NO_MEMORY = "memory not told"
 _SAID = (Fidelity.ANALYTIC, Fidelity.CALIBRATED)
-_FRAMEWORKS = ("torchtitan-2024-eager", "torchtitan-2024")  # by whether blocks are compiled; the loss is not
+_FRAMEWORKS = ("pytorch-2026-eager", "pytorch-2026")  # by whether blocks are compiled; the loss is not
 
 _MIXED_STEP_BYTES = 30.0
 """HBM bytes of an optimizer step that the model counts per parameter (`training_numerics`)."""
@@ -69,8 +68,8 @@ def times(columns: Columns) -> Judged:
 
 
 def memory(columns: Columns) -> Judged:
-    """Bytes that PyTorch's allocator reserves, as of torchtitan."""
-    runs, _ = _runs(columns, "reserved_bytes", NO_MEMORY)
+    """Most bytes that tensors take at once; what the allocator holds beside them is another column."""
+    runs, _ = _runs(columns, "peak_bytes", NO_MEMORY)
     judged = runs.judge()
     return replace(judged, predicted={rung: judged.predicted[rung] for rung in _SAID})
 
@@ -92,7 +91,7 @@ def _runs(columns: Columns, measured: str, missing: str = "") -> tuple[Published
     """The runs of the rows, with what was measured of them; `missing`: why rows without that are left out."""
     runs, kept = PublishedRuns(), []
     figures = columns.numbers(measured)
-    figure = attrgetter("memory_bytes" if measured == "reserved_bytes" else "iteration_s")
+    figure = attrgetter("memory_bytes" if measured == "peak_bytes" else "iteration_s")
     for row, device in enumerate(columns["device"]):
         chip, form = chip_of(device), next((f for f in _FORMS if columns["model"][row].startswith(f)), None)
         precision = columns["precision"][row]
