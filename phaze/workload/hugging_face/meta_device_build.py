@@ -138,6 +138,8 @@ def _inputs(
     wanted += (
         ["input_ids"] if main == "pixel_values" and {"input_ids", "vocab_size"} <= {*known, *config} else []
     )
+    if main == "input_ids" and "pixel_values" in known and {"patch_size", "image_size"} <= {*config}:
+        wanted.append("pixel_values")  # one encoder for words and patches (ViLT)
     wanted += ["bbox"] if "bbox" in known else []
     given = {name: makers[name](torch, config, tokens) for name in dict.fromkeys(wanted)}
     if config.get("is_encoder_decoder"):
