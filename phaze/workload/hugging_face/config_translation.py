@@ -36,7 +36,8 @@ class Translation:
     holds). `fixed`: fields that the type implies. `needs`: values that the config must have, None for missing
     keys, for the family to describe it; `defaults`: what transformers takes for keys that are missing;
     `aliases`: older names of keys -> their names above. `adjust` changes the dimensions where renaming is not
-    enough.
+    enough. `shared`: keys of the widths of all shared experts together and of one expert, of which a family takes whole
+    multiples.
     """
 
     family: Family
@@ -46,6 +47,7 @@ class Translation:
     needs: Mapping[str, Container[object]] = field(default_factory=dict)
     defaults: Mapping[str, object] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
+    shared: tuple[str, str] | None = None
     adjust: Callable[[Config, dict[str, Any]], None] = _nothing
 
     def renamed(self, config: Config) -> dict[str, Any]:
@@ -54,9 +56,20 @@ class Translation:
 
     def beyond(self, config: Config) -> list[str]:
         """Entries of a renamed config that the family does not describe, as `key: value`."""
-        return [
-            f"{key}: {config.get(key)}" for key, good in self.needs.items() if config.get(key) not in good
-        ]
+        entries = [key for key, good in self.needs.items() if config.get(key) not in good]
+        together, one = ({**self.defaults, **config}.get(key) for key in self.shared or ("", ""))
+        experts = (
+            config.get("num_local_experts") != 0
+        )  # Granite's models without any keep the width of the shared half
+        if (
+            self.shared is not None
+            and experts
+            and isinstance(together, int)
+            and isinstance(one, int)
+            and one > 0
+        ):
+            entries += [self.shared[0]] if together % one else []
+        return [f"{key}: {config.get(key)}" for key in entries]
 
 
 STACK: Mapping[str, str] = MappingProxyType(

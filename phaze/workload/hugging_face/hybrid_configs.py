@@ -34,7 +34,7 @@ def _qwen3_next(config: Config, dimensions: dict[str, Any]) -> None:
     if inside is not None:
         dimensions.setdefault("ffn_hidden", inside)
         if shared:
-            dimensions |= {"experts.shared": -(-shared // inside), "experts.shared_gate": True}
+            dimensions |= {"experts.shared": shared // inside, "experts.shared_gate": True}
 
 
 QWEN3_NEXT = replace(
@@ -57,6 +57,7 @@ QWEN3_NEXT = replace(
     },
     defaults={**LLAMA.defaults, "num_key_value_heads": 2, "head_dim": 256},
     aliases={"num_local_experts": "num_experts"},
+    shared=("shared_expert_intermediate_size", "moe_intermediate_size"),
     adjust=_qwen3_next,
 )
 QWEN3_5 = replace(
@@ -120,7 +121,7 @@ def _nemotron_h(config: Config, dimensions: dict[str, Any]) -> None:
         "experts.number": config["n_routed_experts"],
         "experts.per_token": config["num_experts_per_tok"],
         "experts.hidden": inside,
-        "experts.shared": -(-config["moe_shared_expert_intermediate_size"] // inside),
+        "experts.shared": config["moe_shared_expert_intermediate_size"] // inside,
         "experts.scores": "sigmoid",
     }
 
@@ -159,6 +160,7 @@ NEMOTRON_H = replace(
         "tie_word_embeddings": False,
     },
     aliases={"attention_head_dim": "head_dim", "mamba_n_groups": "n_groups"},
+    shared=("moe_shared_expert_intermediate_size", "moe_intermediate_size"),
     adjust=_nemotron_h,
 )
 
@@ -176,7 +178,7 @@ def _granite_hybrid(config: Config, dimensions: dict[str, Any]) -> None:
             "experts.number": number,
             "experts.per_token": config.get("num_experts_per_tok", 2),
             "experts.hidden": inside,
-            "experts.shared": -(-shared // inside),
+            "experts.shared": shared // inside,
         }
     else:
         dimensions["ffn_hidden"] = shared
@@ -203,7 +205,8 @@ GRANITE_HYBRID = replace(
         "mamba_conv_bias": (None, True),
         "mamba_proj_bias": (None, False),
     },
-    defaults={**LLAMA.defaults, "mamba_n_groups": 1},
+    defaults={**LLAMA.defaults, "mamba_n_groups": 1, "shared_intermediate_size": 1024},
+    shared=("shared_intermediate_size", "intermediate_size"),
     adjust=_granite_hybrid,
 )
 

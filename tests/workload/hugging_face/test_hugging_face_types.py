@@ -8,7 +8,7 @@ import pytest
 
 from phaze.errors import InputError, Remark
 from phaze.workload.hugging_face.alternating_configs import turns
-from phaze.workload.hugging_face.model_config import TRANSLATIONS, translate
+from phaze.workload.hugging_face.model_config import TRANSLATIONS, translate, why_not
 from phaze.workload.workload import Mode
 from phaze.workload.workload_loader import load_workload
 
@@ -573,3 +573,15 @@ def test_a_type_of_several_classes_is_the_first_of_them(tmp_path):
         module = transformers.DeiTForImageClassification(transformers.AutoConfig.for_model(**config))
     workload = load_workload(saved(tmp_path, config))
     assert workload.parameter_count == sum(p.numel() for p in module.parameters())
+
+
+@pytest.mark.parametrize(("shared", "whole"), [(64, True), (32, True), (48, False), (16, False)])
+def test_shared_experts_of_another_width_are_no_multiple_and_not_rounded(shared, whole):
+    config = {"model_type": "granitemoehybrid", **SMALL_LAYERS, **SMALL_STATE, "num_local_experts": 4}
+    config |= {"intermediate_size": 32, "shared_intermediate_size": shared}
+    found = translate(config, "here")
+    assert (found is not None) is whole
+    if found is not None:
+        assert found["dimensions"]["experts"]["shared"] * 32 == shared
+    else:
+        assert why_not(config).endswith(f"but not with shared_intermediate_size: {shared}")
