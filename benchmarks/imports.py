@@ -296,7 +296,7 @@ def text(rows: Sequence[Row]) -> str:
     if others:
         parts += ["\n## What does not come in\n", _left(("model", "", "what is said"), others)]
     if unequal:
-        parts += ["\n## FLOPs that differ\n", table(("model", "ours", "PyTorch"), unequal)]
+        parts += ["\n## FLOPs that differ\n", table(("model", "ours", "PyTorch"), unequal), _REASONS]
     return "\n".join(parts) + "\n"
 
 
@@ -319,6 +319,12 @@ def _counts(name: str, rows: Sequence[Row]) -> tuple[str, ...]:
     numbers = (len(rows), kinds["imported"], share, equal[True], equal[False], equal[None], slow, large)
     return (name, *map(str, numbers), slowest)
 
+
+_REASONS = """
+Where it was looked into: PyTorch also runs what nothing reads (the last encoder of canine, 2.42e12; a pooler beside a
+head for words, 2 x 2 x 768 x 768: big_bird, fnet, layoutlm, squeezebert); rows of an expert are rounded up to whole ones
+(qwen2_moe: 1,024 rows for 60 experts); linear attention of qwen3_next is counted in its own chunks.
+"""
 
 _INTRODUCTION = """\
 Each model is built without memory for its weights, recorded by PyTorch at two batches, and turned into the layers of a
