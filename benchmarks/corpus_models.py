@@ -325,9 +325,9 @@ _DIFFUSERS: Mapping[str, tuple[Mapping[str, Any], Callable[[], Mapping[str, Any]
 _WITHOUT_SAMPLES = ("img_ids", "txt_ids", "rotary_embedding")  # inputs that all samples share
 
 
-def unbatched(keywords: Mapping[str, Any]) -> dict[str, int]:
-    """Axis of the batch in inputs that have none: one beyond their last."""
-    return {name: 9 for name in keywords if name in _WITHOUT_SAMPLES}
+def unbatched(keywords: Mapping[str, Any]) -> dict[str, None]:
+    """Inputs without a batch."""
+    return {name: None for name in keywords if name in _WITHOUT_SAMPLES}
 
 
 def _diffusers(name: str) -> Example:

@@ -135,7 +135,7 @@ def _rows(model: Model) -> Iterator[Row]:
             if example is None:
                 workload = load_workload(f"hf:{path}", sequence_length=tokens_of(path))
             else:
-                axes: Mapping[int | str, int] = unbatched(example.keywords)
+                axes: Mapping[int | str, int | None] = unbatched(example.keywords)
                 workload = from_torch(
                     example.module, example.inputs, example.keywords, name=model.name, batch_axes=axes
                 )
@@ -322,7 +322,7 @@ def _counts(name: str, rows: Sequence[Row]) -> tuple[str, ...]:
 
 _REASONS = """
 Where it was looked into: PyTorch also runs what nothing reads (the last encoder of canine, 2.42e12; a pooler beside a
-head for words, 2 x 2 x 768 x 768: big_bird, fnet, layoutlm, squeezebert); rows of an expert are rounded up to whole ones
+head for words, 2 x 2 x 768 x 768: big_bird, fnet, layoutlm, squeezebert); rows of an expert are rounded up
 (qwen2_moe: 1,024 rows for 60 experts); linear attention of qwen3_next is counted in its own chunks.
 """
 

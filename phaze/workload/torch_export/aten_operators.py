@@ -127,6 +127,7 @@ def _registry() -> dict[str, Rule]:
     table |= {name: partial(aten_vector.binary, *functions) for name, functions in _BINARY.items()}
     table |= dict.fromkeys(("div", "true_divide", "floor_divide"), aten_vector.divide)
     table |= dict.fromkeys(("where", "masked_fill"), aten_vector.chosen)
+    table |= dict.fromkeys(("outer", "ger"), aten_vector.outer)
     table |= dict.fromkeys(("softmax", "_softmax", "log_softmax", "_log_softmax"), aten_vector.softmax)
     table |= dict.fromkeys(("dropout", "native_dropout"), aten_vector.dropout)
     bags = ("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")

@@ -36,6 +36,16 @@ def binary(function: str, with_constant: str, low: Lowering, node: Node) -> str:
     return low.add(node, OpKind.ELEMENTWISE, operands, function=chosen, **more)
 
 
+def outer(low: Lowering, node: Node) -> str:
+    """Every element of one vector times every one of another; times constants, such as frequencies, it is a scaling."""
+    (rows, columns), operands = low.shape_of(node), []
+    for argument, shape in (("self", (rows, 1)), ("vec2", (1, columns))):
+        tensor = low.maybe(node, argument)
+        if tensor is not None:
+            operands.append(low.view(node, tensor, shape, argument))
+    return low.add(node, OpKind.ELEMENTWISE, operands, function="mul" if len(operands) > 1 else "scale")
+
+
 def divide(low: Lowering, node: Node) -> str:
     """By a constant it is a scaling; a constant by a tensor is a division."""
     function = "scale" if low.maybe(node, "other") is None else "div"

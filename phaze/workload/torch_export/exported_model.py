@@ -309,7 +309,8 @@ def join_recordings(name: str, first: Program, second: Program) -> ExportedModel
     """
     first, second = clean(first), clean(second)
     extents = infer_extents(first, second)
-    live = _reached(first.nodes, first.inputs)
+    # inputs without a batch, tables that all samples share, are constants
+    live = _reached(first.nodes, tuple(t for t in first.inputs if extents[t].batch_axis is not None))
     trained = _reached(first.nodes, first.parameters)
     nodes = tuple(n for n in first.nodes if not (live | trained).isdisjoint(n.outputs))
     if live.isdisjoint(first.outputs):

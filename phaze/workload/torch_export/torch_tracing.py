@@ -235,14 +235,14 @@ def from_torch(
     global_batch: int | None = None,
     sequence_length: int | None = None,
     fusion: Set[Fusion] = ALL_FUSION,
-    batch_axes: Mapping[int | str, int] | None = None,
+    batch_axes: Mapping[int | str, int | None] | None = None,
     branch: bool | None = None,
 ) -> Workload:
     """Workload of a module, or of a `torch.fx.GraphModule`.
 
     `example_inputs` and `example_keywords` are arguments of its `forward`: tensors, or lists and dicts of them.
     The first dimension of every tensor among them is the batch (of any size), or the one that `batch_axes` says
-    of an argument, by its position or keyword. `branch`: the one that `torch.cond` takes, wherever it stands.
+    of an argument, by its position or keyword; None: all samples share it, as a table of positions. `branch`: the one that `torch.cond` takes, wherever it stands.
     Of a graph module with shapes in its metadata (`ShapeProp`) they may be left out. Build the module under
     `torch.device("meta")` and no weight is ever allocated; nothing is computed in either case.
     `sequence_length` (tokens of one sample) is only noted. The module is recorded as in training or as in
@@ -273,7 +273,7 @@ def from_torch(
 class Told:
     """What a user says of a module: axis of the batch in arguments where it is not the first, branch of `cond`."""
 
-    batch_axes: Mapping[int | str, int] = field(default_factory=dict)
+    batch_axes: Mapping[int | str, int | None] = field(default_factory=dict)
     branch: bool | None = None
 
 
@@ -376,8 +376,10 @@ def _exported(
         if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
             return type(value)(sized(argument, each) for each in value)
         axis = told.batch_axes.get(argument, 0)
-        if not isinstance(value, torch.Tensor) or value.dim() <= axis:
+        if not isinstance(value, torch.Tensor):
             return value
+        if axis is None or value.dim() <= axis:
+            return value if device is None else torch.zeros_like(value, device=device)
         shape = (*value.shape[:axis], batch, *value.shape[axis + 1 :])
         return torch.zeros(shape, dtype=value.dtype, device=device or value.device)
 

@@ -87,6 +87,7 @@ BY_DEFINITION = {
     "addcdiv": (lambda m, y: torch.addcdiv(y, y, y), 11 * ELEMENTS),
     "lerp": (lambda m, y: torch.lerp(y, y * 1, 0.3), 4 * ELEMENTS),
     "reshape_as": (lambda m, y: y.reshape_as(y), 0),
+    "outer": (lambda m, y: torch.outer(y.flatten(), torch.ones(2)).reshape(-1, 8, 32), 2 * ELEMENTS),
     "filled": (lambda m, y: y + torch.zeros_like(y).fill_(3.0), ELEMENTS),
     "drop path": (lambda m, y: y * y.new_empty(y.shape[0], 1, 1).bernoulli_(0.9), ELEMENTS),
     # 16 points: 4 stages of 5 operations for each complex element

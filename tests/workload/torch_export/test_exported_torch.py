@@ -331,6 +331,32 @@ def test_a_batch_that_is_not_the_first_axis_is_said():
     assert named.chain(7, 1).model_flops == two.chain(7, 1).model_flops
 
 
+class Turned(nn.Module):
+    """Rotated by angles of positions that all samples share."""
+
+    def __init__(self, stored):
+        super().__init__()
+        self.inner = nn.Linear(8, 8)
+        if stored:
+            self.register_buffer("at", torch.arange(5.0))
+
+    def forward(self, x, at=None):
+        angles = torch.outer(self.at if at is None else at, torch.arange(8.0))
+        return self.inner(x) * angles.cos() + x * angles.sin()
+
+
+def test_an_input_that_all_samples_share_is_like_a_stored_table():
+    x = torch.zeros(2, 5, 8)
+    shared = from_torch(Turned(False), (x,), {"at": torch.zeros(5)}, batch_axes={"at": None})
+    stored = from_torch(Turned(True), (x,))
+    for batch in (1, 3):
+        one, two = shared.chain(batch, 1), stored.chain(batch, 1)
+        assert [layer.forward for layer in one.layers] == [layer.forward for layer in two.layers]
+        assert (one.index, one.model_flops) == (two.index, two.model_flops)
+    with pytest.raises(InputError, match="cannot record it at batch"):
+        from_torch(Turned(False), (x,), {"at": torch.zeros(5)})
+
+
 class Nested(nn.Module):
     def __init__(self):
         super().__init__()
