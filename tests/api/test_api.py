@@ -22,7 +22,15 @@ from phaze.workload.workload_loader import load_workload
 NO_ARGUMENT = {
     "explore": {
         *("json", "quiet", "no_cache"),
-        *("serve", "prompt", "output_tokens", "ttft", "tpot", "disaggregate"),  # another document comes back
+        *(
+            "serve",
+            "prompt",
+            "output_tokens",
+            "ttft",
+            "tpot",
+            "disaggregate",
+            "engine",
+        ),  # another document comes back
     },
     "evaluate": {"json", "quiet"},
     "compare": {"json", "quiet", "more"},
