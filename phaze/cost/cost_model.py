@@ -246,7 +246,7 @@ class PassCosts:
         at, number = self._on_simt(rows)
         if not len(at):
             return
-        computing, alone = self._computing, self.kernel_s[number]
+        computing, alone = self.computing, self.kernel_s[number]
         parallel[np.ix_(at, computing)] = alone
         # On one core alone: not less than the pass, so that nothing gains by it (see `phaze.cost.simt_chips`).
         cores = np.maximum(self.factors.tensor.cores[self.factors.tensor_of[rows[at]]], 1.0)
@@ -257,7 +257,7 @@ class PassCosts:
         at, number = self._on_simt(rows)
         if not len(at):
             return
-        where, alone = np.ix_(at, self._computing), self.kernel_s[number]
+        where, alone = np.ix_(at, self.computing), self.kernel_s[number]
         streaming = found.hbm_s[where] > found.compute_s[where]
         found.compute_s[where] = np.where(streaming, 0.0, alone)
         found.hbm_s[where] = np.where(streaming, alone, found.hbm_s[where])
@@ -270,11 +270,11 @@ class PassCosts:
         return at, number[at]
 
     @cached_property
-    def _computing(self) -> Rows:
+    def computing(self) -> Rows:
         """Positions of the operators that are no collectives."""
         return np.flatnonzero(~self.tables.link)
 
     @cached_property
     def kernel_s(self) -> Floats:
         """Seconds of each operator that is no collective on the distinct SIMT architectures, (S, computing)."""
-        return self.simt.alone_s([self.pass_.works[o] for o in self._computing])
+        return self.simt.alone_s([self.pass_.works[o] for o in self.computing])

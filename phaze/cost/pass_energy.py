@@ -15,8 +15,8 @@ from phaze.arrays import Flags, Floats, Rows
 from phaze.cost.collective_times import link_wire_bytes
 from phaze.cost.cost_model import PassCosts
 from phaze.hardware.architecture_table import ArchitectureTable
-from phaze.hardware.derived_figures import fp32_on_vector
-from phaze.hardware.silicon.package_power import energy_constants
+from phaze.hardware.derived_figures import boost_clock_hz, fp32_on_vector
+from phaze.hardware.silicon.package_power import energy_constants, tdp_w
 from phaze.workload.work import Format, Pass, Work
 from phaze.workload.workload import Numerics
 
@@ -25,7 +25,8 @@ from phaze.workload.workload import Numerics
 class Events:
     """Event counts of some work on one device; numbers or (A,) arrays. `narrow_macs`: of 8 bits, `fp4_macs`: of 4.
 
-    `kernel_s`: seconds in which kernels of a SIMT chip run.
+    `kernel_s`: seconds in which kernels of a SIMT chip run of which nothing else is known; `kernels_j`: joules of
+    others, whose events are not counted beside that.
     """
 
     macs: float | Floats = 0.0
@@ -36,6 +37,7 @@ class Events:
     hbm_bytes: float | Floats = 0.0
     link_bytes: float | Floats = 0.0  # sent plus received
     kernel_s: float | Floats = 0.0
+    kernels_j: float | Floats = 0.0
 
     def __add__(self, other: Events) -> Events:
         """Both together."""
@@ -46,10 +48,11 @@ class Events:
         return Events(*(getattr(self, f.name) * times for f in fields(self)))
 
 
-def pass_events(costs: PassCosts, rows: Rows) -> Events:
+def pass_events(costs: PassCosts, rows: Rows, stretch: Floats | float = 1.0) -> Events:
     """Events of one pass over one microbatch on the given architectures of the model's table.
 
-    Kernels of SIMT chips skip what a causal mask hides, and draw power as long as they run.
+    Kernels of SIMT chips skip what a causal mask hides, and draw power as long as they run. `stretch`, (O,) or one
+    for all: how much longer a framework's kernels take than those of the cost model.
     """
     where = np.asarray(rows, dtype=np.intp)
     works, f = costs.pass_.works, costs.factors
@@ -62,7 +65,7 @@ def pass_events(costs: PassCosts, rows: Rows) -> Events:
         link_bytes=_collective_bytes(costs.pass_),
     )
     simt = f.simt_of[where] >= 0
-    return _as_kernels(everything, costs, where, simt) if simt.any() else everything
+    return _as_kernels(everything, costs, where, simt, stretch) if simt.any() else everything
 
 
 def product_events(pass_: Pass) -> Events:
@@ -71,20 +74,36 @@ def product_events(pass_: Pass) -> Events:
     return Events(**{width: float(of_each.sum()) for width, of_each in _visible_macs(computing).items()})
 
 
-def _as_kernels(everything: Events, costs: PassCosts, rows: Rows, simt: Flags) -> Events:
-    """The same events, those of SIMT chips as their kernels run them."""
-    computing = [w for w in costs.pass_.works if w.link is None]
-    macs = {width: float(of_each.sum()) for width, of_each in _visible_macs(computing).items()}
-    kernel_s = costs.kernel_s
-    issued = energy_constants(costs.simt.side.table).kernel_alu_cycles_per_s[:, None] * kernel_s
-    beyond = _beyond_issued(computing, issued).sum(axis=1)
-    number = np.maximum(costs.factors.simt_of[rows], 0)
-    return replace(
-        everything,
-        **{width: np.where(simt, seen, getattr(everything, width)) for width, seen in macs.items()},
-        alu_cycles=np.where(simt, beyond[number], everything.alu_cycles),
-        kernel_s=np.where(simt, kernel_s.sum(axis=1)[number], 0.0),
-    )
+def _as_kernels(
+    everything: Events, costs: PassCosts, rows: Rows, simt: Flags, stretch: Floats | float
+) -> Events:
+    """The same events, those of SIMT chips as the joules of their kernels."""
+    joules = np.zeros(len(rows))
+    joules[simt] = _kernels_j(costs, rows[simt], stretch)
+    counted = ("macs", "narrow_macs", "fp4_macs", "alu_cycles", "buffer_bytes", "hbm_bytes")
+    kept = {name: np.where(simt, 0.0, getattr(everything, name)) for name in counted}
+    return replace(everything, **kept, kernels_j=joules)
+
+
+def _kernels_j(costs: PassCosts, rows: Rows, stretch: Floats | float) -> Floats:
+    """Joules of all kernels of a pass on SIMT architectures beyond what flows whatever runs, (R,).
+
+    Each draws what it asks for at the boost clock, where the board has room, and else its limit, the power at full
+    load: firmware lowers the clock. No less than its products take at the sustained clock.
+    """
+    f, t, at = costs.factors, costs.tables, costs.computing
+    works = [costs.pass_.works[o] for o in at]
+    number = f.simt_of[rows]
+    own = costs.simt.side.table.take(number)
+    every = np.broadcast_to(np.asarray(stretch, dtype=np.float64), (len(costs.pass_.works),))
+    seconds = costs.kernel_s[number] * every[at]
+    buffer, hbm = t.tensor.buffer_bytes[f.tensor_of[rows]], t.hbm_bytes[f.memory_of[rows]]
+    asked = kernel_events_j(works, boosted(own), buffer[:, at], hbm[:, at])
+    limit = np.where(own["simt"], tdp_w(own) - static_w(own), np.inf)
+    drawn = np.minimum(asked + running_beyond_w(own)[:, None] * seconds, limit[:, None] * seconds)
+    least = _products_j(_visible_macs(works), own)
+    total: Floats = np.maximum(drawn, least).sum(axis=1)
+    return total
 
 
 def _macs(works: Sequence[Work]) -> dict[str, Floats]:
@@ -111,18 +130,34 @@ def _seen(works: Sequence[Work]) -> Floats:
     return np.array([1.0 if w.flash is None else w.flash.visible for w in works], dtype=np.float64)
 
 
-def _beyond_issued(works: Sequence[Work], issued: Floats) -> Floats:
-    """ALU cycles of each operator, (..., O), beyond those that a running kernel is charged with anyway."""
-    beyond: Floats = np.maximum(_seen(works) * np.array([w.vector_cycles for w in works]) - issued, 0.0)
-    return beyond
-
-
 def optimizer_events(parameters: float, numerics: Numerics) -> Events:
     """Events of one optimizer step over the parameters of one device."""
     traffic = parameters * numerics.optimizer_traffic_bytes
     return Events(
         alu_cycles=parameters * numerics.optimizer_vector_cycles, buffer_bytes=traffic, hbm_bytes=traffic
     )
+
+
+def as_kernels(events: Events, seconds: Floats, table: ArchitectureTable) -> Events:
+    """Events of work without products that takes so long, (A,): those of SIMT chips as the joules of their kernels."""
+    simt = table["simt"]
+    if not simt.any():
+        return events
+    asked = dynamic_j(events, boosted(table)) + running_beyond_w(table) * seconds
+    joules = np.minimum(asked, (tdp_w(table) - static_w(table)) * seconds)
+    counted = ("alu_cycles", "buffer_bytes", "hbm_bytes")
+    kept = {name: np.where(simt, 0.0, getattr(events, name)) for name in counted}
+    return replace(events, **kept, kernels_j=np.where(simt, joules, 0.0))
+
+
+def boosted(table: ArchitectureTable) -> ArchitectureTable:
+    """The same architectures, SIMT chips at the clock of kernels that leave the board power."""
+    return table.replace(clock_hz=np.where(table["simt"], boost_clock_hz(table), table["clock_hz"]))
+
+
+def running_beyond_w(table: ArchitectureTable) -> Floats:
+    """Watts that a running kernel draws at that clock beyond what flows whatever runs, (A,)."""
+    return np.where(table["simt"], running_w(boosted(table)) - static_w(table), 0.0)
 
 
 def dynamic_j(events: Events, table: ArchitectureTable) -> Floats:
@@ -142,6 +177,7 @@ def dynamic_j(events: Events, table: ArchitectureTable) -> Floats:
         + events.hbm_bytes * e.hbm_j_per_byte
         + events.link_bytes * e.link_j_per_byte
         + events.kernel_s * e.kernel_w
+        + events.kernels_j
     )
     return total
 

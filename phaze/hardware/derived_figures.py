@@ -33,9 +33,9 @@ def peak_clock_hz(table: ArchitectureTable) -> Floats:
 
 
 def boost_clock_hz(table: ArchitectureTable) -> Floats:
-    """Clock of kernels that leave the board power enough; the peak clock where no higher one is known."""
-    peak = peak_clock_hz(table)
-    return np.maximum(given_or(table, "boost_clock_hz", peak), peak)
+    """Clock of kernels that leave the board power enough; the peak clock where none is known."""
+    clock = np.asarray(table["clock_hz"], dtype=np.float64)
+    return np.maximum(given_or(table, "boost_clock_hz", peak_clock_hz(table)), clock)
 
 
 def under_load(table: ArchitectureTable) -> ArchitectureTable:

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from cost_cases import NETWORK, chips, exchange, product, tensor, transformer_layer
 
 from phaze.cost.cost_model import CostModel
 from phaze.cost.optimizer_step import optimizer_s_per_parameter
-from phaze.cost.pass_energy import Events, dynamic_j, optimizer_events, pass_events, static_w
-from phaze.hardware.architecture import load_architecture, to_table
+from phaze.cost.pass_energy import (
+    Events,
+    dynamic_j,
+    optimizer_events,
+    pass_events,
+    product_events,
+    static_w,
+)
+from phaze.explore.answers.sustained_clock import at_clock
+from phaze.hardware.architecture import list_architectures, load_architecture, to_table
 from phaze.hardware.derived_figures import (
+    boost_clock_hz,
     global_buffer_bandwidth_bytes_per_s,
     hbm_bandwidth_bytes_per_s,
     macs,
     vector_alus,
 )
-from phaze.hardware.silicon.package_power import power_parts_w, tdp_w
+from phaze.hardware.silicon.package_power import energy_constants, power_parts_w, tdp_w
+from phaze.validation.measured.single_operators import product as one_product
 from phaze.workload.parallel_degrees import Group, Parallel
-from phaze.workload.work import Collective, Pass
+from phaze.workload.work import Collective, Format, Pass
 from phaze.workload.workload import Numerics
 
 ADAM = Numerics(18.0, 4.0, 30.0, 20.0)
@@ -77,17 +89,69 @@ def test_a_gpu_at_full_load_draws_its_power_at_full_load():
     assert (parts["vector"][:4] > 0).all()
 
 
-def test_kernels_of_a_gpu_are_charged_for_their_time():
+def asked_w(chip, work, seconds):
+    """What a board would draw at its boost clock while a product runs, by hand."""
+    at_boost = chip.replace("boosted", clock_hz=float(boost_clock_hz(to_table([chip]))[0]))
+    table = to_table([at_boost])
+    e, moved = energy_constants(table), sum(g.a_bytes + g.b_bytes + g.c_bytes for g in work.gemms)
+    events = {"macs": work.macs} if work.gemms[0].operands is not Format.FP32 else {"alu_cycles": work.macs}
+    buffered = CostModel(table, NETWORK).costs(Pass((work,), ())).tables.tensor.buffer_bytes[0, 0]
+    work_j = dynamic_j(Events(**events, hbm_bytes=moved, buffer_bytes=buffered), table)[0]
+    return float(static_w(table)[0] + e.kernel_w[0] + work_j / seconds)
+
+
+@pytest.mark.parametrize("name", ["h100", "a100-80gb", "h200", "gb200"])
+def test_a_kernel_draws_what_it_asks_for_at_the_boost_clock_and_at_most_the_limit(name):
+    chip = load_architecture(name)
+    table = to_table([chip])
+    model, seen = CostModel(table, NETWORK), set()
+    for shape in ((1, 16, 4096, 4096), (1, 8192, 8192, 8192), (1, 512, 512, 512)):
+        for operands in (None, Format.FP32) if name != "gb200" else (None,):
+            made = one_product(*shape)
+            work = replace(made, gemms=(replace(made.gemms[0], operands=operands),))
+            seconds = float(model.fastest_s([work], np.array([0]))[0, 0])
+            events = pass_events(model.costs(Pass((work,), ())), np.array([0]))
+            drawn_w = float(dynamic_j(events, table)[0]) / seconds + float(static_w(table)[0])
+            limit_w, asked = float(tdp_w(table)[0]), asked_w(chip, work, seconds)
+            seen.add(asked > limit_w)
+            assert drawn_w == pytest.approx(min(limit_w, asked), rel=1e-9)
+    assert seen == {True, False}
+
+
+def test_a_kernel_that_takes_longer_draws_power_as_long():
     table = to_table([load_architecture("h100"), load_architecture("tpuv4")])
+    costs, rows = CostModel(table, NETWORK).costs(transformer_layer()), np.array([0, 1])
+    plain, longer = (dynamic_j(pass_events(costs, rows, stretch), table) for stretch in (1.0, 2.0))
+    running = energy_constants(table).kernel_w * float(costs.kernel_s[0].sum())
+    assert longer[0] > plain[0] + running[0]
+    assert longer[1] == plain[1]
+
+
+def test_energy_of_kernels_is_no_less_than_that_of_their_products():
+    table = to_table([load_architecture(name) for name in list_architectures()])
+    table = table.take(np.flatnonzero(table["simt"]))
     model = CostModel(table, NETWORK)
-    layer = transformer_layer()
-    events = pass_events(model.costs(layer), np.array([0, 1]))
-    computing = [w for w in layer.works if w.link is None]
-    np.testing.assert_allclose(events.kernel_s, [model.fastest_s(computing, np.array([0])).sum(), 0.0])
-    seen = sum(w.vector_cycles for w in layer.works)
-    assert (
-        events.alu_cycles[0] < seen == events.alu_cycles[1]
-    )  # what runs beside products is in a kernel's power
+    for operands in (None, Format.FP8, Format.FP32):
+        made = one_product(1, 4096, 4096, 4096)
+        work = replace(made, gemms=(replace(made.gemms[0], operands=operands),))
+        pass_ = Pass((work,), ())
+        spent = dynamic_j(pass_events(model.costs(pass_), np.arange(len(table))), table)
+        assert (spent >= dynamic_j(product_events(pass_), table) * (1 - 1e-12)).all()
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in list_architectures() if load_architecture(name).fields["simt"]]
+)
+def test_a_chip_held_to_a_lower_clock_draws_less(name):
+    chip, layer = load_architecture(name), transformer_layer()
+    pass_ = Pass((*layer.works, one_product(1, 8192, 8192, 8192)), ())
+    own_hz = float(to_table([chip])["clock_hz"][0])
+    table = to_table([at_clock(chip, share * own_hz) for share in np.linspace(1.0, 0.2, 17)])
+    costs, rows = CostModel(table, NETWORK).costs(pass_), np.arange(len(table))
+    seconds = costs.kernel_s[costs.factors.simt_of[rows]].sum(axis=1)
+    watts = dynamic_j(pass_events(costs, rows), table) / seconds + static_w(table)
+    assert (np.diff(seconds) >= 0).all()
+    assert (np.diff(watts) < 0).all()
 
 
 def test_events_add_and_scale():

@@ -109,7 +109,9 @@ class Measures:
         evaluator, key = self.evaluator, (config.chain, joined)
         if key not in self._energy:
             timed = TimedChain(chain, evaluator.model, evaluator.table)
-            self._energy[key] = ChainEnergy(timed, evaluator.task.cluster, evaluator.task.workload.numerics)
+            self._energy[key] = ChainEnergy(
+                timed, evaluator.task.cluster, evaluator.task.workload.numerics, evaluator.framework
+            )
         return self._energy[key]
 
     def least_energy_j(self, config: TrainingConfig, rows: Rows, least_s: Floats) -> Floats:
@@ -124,7 +126,8 @@ class Measures:
         """Joules that the work of an iteration takes at least on every architecture, however long it takes, (A,)."""
         if (key := config.chain) not in self._least_work_j:
             task, every = self.evaluator.task, np.arange(len(self.evaluator.table))
-            energy = ChainEnergy(self.evaluator.linked(config), task.cluster, task.workload.numerics)
+            timed, framework = self.evaluator.linked(config), self.evaluator.framework
+            energy = ChainEnergy(timed, task.cluster, task.workload.numerics, framework)
             self._least_work_j[key] = energy.energy_j(every, _NOTHING)
         return self._least_work_j[key]
 

@@ -6,22 +6,29 @@ each of them, so that least figures give a bound that no plan falls below.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from phaze.arrays import Floats, Rows
 from phaze.cost.collective_times import wire_bytes
+from phaze.cost.cost_model import PassCosts
+from phaze.cost.optimizer_step import optimizer_s_per_parameter
 from phaze.cost.pass_energy import (
     Events,
+    as_kernels,
     dynamic_j,
     optimizer_events,
     pass_events,
     product_events,
     static_w,
 )
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.derived_figures import hbm_bandwidth_bytes_per_s
 from phaze.parallel.cluster import Cluster
+from phaze.parallel.framework import Framework, load_framework
+from phaze.parallel.training.operator_costs import scored, stretch_of
 from phaze.scheduling.layers import TimedChain
 from phaze.workload.work import Collective, LayerChain
 from phaze.workload.workload import Numerics
@@ -50,12 +57,13 @@ class ChainEnergy:
     timed: TimedChain
     cluster: Cluster
     numerics: Numerics
+    framework: Framework = field(default_factory=load_framework)
 
     def energy_j(self, rows: Rows, plans: Drivers) -> Floats:
         """Joules of one iteration on all devices, (A,): events of all that runs, and what flows whatever runs."""
         chain, table = self.timed.chain, self.timed.table.take(rows)
         groups = self.cluster.global_batch / chain.microbatch * _ranks(chain)
-        work = self._compute(rows, plans.recomputed) * groups + self._exchange(plans)
+        work = self._compute(rows, plans.recomputed) * groups + self._exchange(plans, table)
         standing_j = static_w(table) * self.cluster.devices * plans.iteration_s
         return dynamic_j(work, table) + standing_j
 
@@ -63,9 +71,23 @@ class ChainEnergy:
         """Events of one microbatch through the whole chain, on one device of every stage's group."""
         total, forward = Events(), self._counts + recomputed
         for unique, count in enumerate(self._counts):
-            total = total + pass_events(self.timed.forward[unique].costs, rows) * forward[:, unique]
-            total = total + pass_events(self.timed.backward[unique].costs, rows) * count
+            total = total + self._pass(self.timed.forward[unique].costs, rows) * forward[:, unique]
+            total = total + self._pass(self.timed.backward[unique].costs, rows) * count
         return total
+
+    def _pass(self, costs: PassCosts, rows: Rows) -> Events:
+        """Events of a pass whose kernels take as long as in training by the framework."""
+        each = np.array([stretch_of(work, self.framework) for work in costs.pass_.works])
+        return pass_events(costs, rows, self.framework.stretch * each) + self._score_passes(costs, rows)
+
+    def _score_passes(self, costs: PassCosts, rows: Rows) -> Events:
+        """Events of the kernels that read the scores of the vocabulary beside the loss."""
+        read = sum(work.stream_bytes for work in scored(costs.pass_))
+        if not (moved := self.framework.score_passes * read):
+            return Events()
+        table = self.timed.table.take(rows)
+        running_s = self.framework.stretch * moved / hbm_bandwidth_bytes_per_s(table)
+        return as_kernels(Events(buffer_bytes=moved, hbm_bytes=moved), running_s, table)
 
     @cached_property
     def _counts(self) -> Floats:
@@ -73,7 +95,7 @@ class ChainEnergy:
         chain = self.timed.chain
         return np.bincount(chain.index, minlength=len(chain.layers)).astype(np.float64)
 
-    def _exchange(self, plans: Drivers) -> Events:
+    def _exchange(self, plans: Drivers, table: ArchitectureTable) -> Events:
         """Stage exchanges, gradient reduction and optimizer step of all devices; links count both ends."""
         chain = self.timed.chain
         width, d = chain.tensor_parallel, plans.data_parallel
@@ -85,7 +107,9 @@ class ChainEnergy:
         reduced = self._among_replicas(Collective.ALL_REDUCE, self.numerics.gradient_bytes, replicas)
         gathered = self._among_replicas(Collective.ALL_GATHER, self.numerics.weight_bytes, replicas)
         exchanged = Events(link_bytes=2 * (reduced + plans.gathers * gathered))
-        step = optimizer_events(chain.parameters, self.numerics) + exchanged
+        stepping_s = self.framework.optimizer_stretch * optimizer_s_per_parameter(table, self.numerics)
+        stepped = optimizer_events(chain.parameters, self.numerics)
+        step = as_kernels(stepped, chain.parameters * stepping_s, table) + exchanged
         return step * (_ranks(chain) * d) + Events(link_bytes=2 * sent)
 
     def _among_replicas(self, collective: Collective, each_bytes: float, replicas: Floats) -> Floats:

@@ -385,7 +385,7 @@ class Estimator:
         key = "energy", id(chain)
         if key not in many._kept:
             timed = TimedChain(chain, many.model, many.table)
-            many._kept[key] = ChainEnergy(timed, self.cluster, self.workload.numerics)
+            many._kept[key] = ChainEnergy(timed, self.cluster, self.workload.numerics, self.framework)
         energy: ChainEnergy = many._kept[key]
         return float(energy.energy_j(np.array([row]), self.drivers(plan, iteration.iteration_s))[0])
 

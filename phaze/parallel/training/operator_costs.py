@@ -163,7 +163,7 @@ def operators(
     works, (network, link_bytes_per_s) = pass_.works, links
     link = np.array([w.unit is Unit.LINK for w in works], dtype=np.bool_)
     link_s = np.where(link, np.minimum(alone_s, NEVER_S), 0.0)
-    own = np.where(link, 0.0, alone_s * [_stretch(w, framework) for w in works])
+    own = np.where(link, 0.0, alone_s * [stretch_of(w, framework) for w in works])
     for at, work in enumerate(works):
         if framework.merges_copies and work.link is not None and work.link.copies > 1:
             link_s[:, at] = merged_s(work.link, network, link_bytes_per_s)
@@ -178,7 +178,6 @@ def with_score_passes(pass_: Pass, framework: Framework) -> Pass:
     """The pass with the kernels that read the scores of the vocabulary beside its loss."""
     if not framework.score_passes:
         return pass_
-    read = [w for w in pass_.works if w.kind == OpKind.LOSS and not w.name.endswith(".dX")]
     metrics = tuple(
         Work(
             f"{w.name}.metrics",
@@ -186,12 +185,18 @@ def with_score_passes(pass_: Pass, framework: Framework) -> Pass:
             Unit.VECTOR,
             stream_bytes=framework.score_passes * w.stream_bytes,
         )
-        for w in read
+        for w in scored(pass_)
     )
     return replace(pass_, works=(*pass_.works, *metrics)) if metrics else pass_
 
 
-def _stretch(work: Work, framework: Framework) -> float:
+def scored(pass_: Pass) -> list[Work]:
+    """Operators of a pass that read the scores of the vocabulary for its loss."""
+    return [w for w in pass_.works if w.kind == OpKind.LOSS and not w.name.endswith(".dX")]
+
+
+def stretch_of(work: Work, framework: Framework) -> float:
+    """How much longer a framework's kernel takes than that of the cost model, beyond what all of its kernels do."""
     if work.flash is not None:
         return framework.attention_stretch
     return framework.vector_stretch if work.unit is Unit.VECTOR else 1.0
