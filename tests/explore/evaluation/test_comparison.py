@@ -12,6 +12,7 @@ from phaze.errors import LEFT_OUT, InfeasibleError
 from phaze.explore.answers.chip_comparison import CHIPS, chips_beside, comparisons, left_out, plan_beside
 from phaze.explore.answers.exploration import Exploration, distinct_kinds
 from phaze.explore.answers.main_job import evaluate_document
+from phaze.explore.answers.sustained_clock import at_clock
 from phaze.explore.evaluation.design_builder import DesignBuilder
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
@@ -69,7 +70,7 @@ def test_chips_that_are_worked_out_together_are_what_each_of_them_is_alone(reque
     builder = DesignBuilder(request_.task)
     *_, told = chips_beside(request_, builder)
     for one, name in zip(told, CHIPS, strict=True):
-        chip = load_architecture(name).replace(name, clock_hz=one.clock_hz)
+        chip = at_clock(load_architecture(name), one.clock_hz)
         alone = builder.best(chip).workloads[request_.task.workload.name]
         assert one.result == alone
 
