@@ -242,7 +242,8 @@ def from_torch(
 
     `example_inputs` and `example_keywords` are arguments of its `forward`: tensors, or lists and dicts of them.
     The first dimension of every tensor among them is the batch (of any size), or the one that `batch_axes` says
-    of an argument, by its position or keyword; None: all samples share it, as a table of positions. `branch`: the one that `torch.cond` takes, wherever it stands.
+    of an argument, by its position or keyword; None: all samples share it, as a table of positions. `branch`: the one
+    that `torch.cond` takes, wherever it stands.
     Of a graph module with shapes in its metadata (`ShapeProp`) they may be left out. Build the module under
     `torch.device("meta")` and no weight is ever allocated; nothing is computed in either case.
     `sequence_length` (tokens of one sample) is only noted. The module is recorded as in training or as in
