@@ -17,6 +17,7 @@ from phaze.validation.measured.measurement_columns import read_columns
 from phaze.validation.measured.measurement_schemas import TABLES
 from phaze.validation.measured.published_runs import PublishedRun, PublishedRuns, estimator
 from phaze.validation.model_validation import data_files
+from phaze.validation.own import own_tables
 
 FOLDER = os.environ.get("DSE_DATA")
 SETS = [s for s in DATA_SETS if s.metric in (Metric.TIME, Metric.MEMORY)]
@@ -35,7 +36,7 @@ def test_every_measured_plan_is_one_of_its_framework(monkeypatch):
 
     monkeypatch.setattr(PublishedRuns, "keep", lambda _self, run: runs.append(run))
     monkeypatch.setattr(PublishedRuns, "judge", stop)
-    files = data_files(Path(str(FOLDER)))
+    files = own_tables() | data_files(Path(str(FOLDER)))
     for one in SETS:
         columns = read_columns(files[one.name], TABLES[one.name])
         try:
