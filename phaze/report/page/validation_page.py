@@ -88,8 +88,8 @@ def taken_home(stated: Stated, compared: Sequence[Compared]) -> str:
 
 
 _INTRODUCED = (
-    "How far the model is from what others measured and published. Half of all cases are closer than the first\n"
-    "figure, nine of ten closer than the second:\n\n"
+    "How far the model is from what others measured and published, and what we measured (`gpu_`).\n"
+    "Half of all cases are closer than the first figure, nine of ten closer than the second:\n\n"
     "| what is predicted | half within | nine of ten within | cases | fitted to the family of the chip |\n"
     "|---|--:|--:|--:|---|"
 )
