@@ -30,7 +30,7 @@ from typing import Any
 PARTS = ("idle", "products", "kernels", "attention", "steps", "decode")
 """What is measured, in this order."""
 
-NO_TORCH = "needs PyTorch with CUDA (pip install torch) on the machine whose GPU is measured"
+NO_TORCH = "measuring a GPU needs PyTorch with CUDA (pip install torch) on the machine whose GPU is measured"
 NO_GPU = "no NVIDIA GPU here that PyTorch can use"
 
 _READ = (
