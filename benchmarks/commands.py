@@ -49,7 +49,7 @@ def run_command(arguments: Sequence[str], output: Path, limit_s: float, *, idle:
     begun, ends_s = monotonic(), limit_s + _PATIENCE_S
     with output.open("w", encoding="utf-8") as stream:
         process = subprocess.Popen(
-            [sys.executable, *entry, *arguments], stdout=stream, stderr=subprocess.STDOUT
+            [sys.executable, *entry, *arguments], stdout=stream, stderr=subprocess.STDOUT, env=_environment()
         )
         resource.prlimit(process.pid, resource.RLIMIT_CPU, (ceil(ends_s),) * 2)
         timer = Timer(_BUSY * ends_s if idle else ends_s, process.kill)
@@ -59,6 +59,11 @@ def run_command(arguments: Sequence[str], output: Path, limit_s: float, *, idle:
     process.returncode = os.waitstatus_to_exitcode(status)
     seconds = float(told.read_text(encoding="utf-8")) if told.exists() else monotonic() - begun
     return Spent(seconds, _processor_s(usage), usage.ru_maxrss * 1024, process.returncode)
+
+
+def _environment() -> dict[str, str]:
+    """That of this process, but with bytecode kept, as where phaze is installed: compiling 300 modules takes 0.4 s."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def _processor_s(usage: resource.struct_rusage) -> float:

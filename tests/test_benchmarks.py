@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import answers
+import commands
 import convergence
 import convergence_tables
 import everywhere
@@ -300,6 +301,14 @@ def test_errors_of_silicon_are_those_of_its_laws():
     assert silicon.mean_pct(errors) == "50.0 %, bias +50.0 %"
     assert silicon.die_of(chip) == silicon.die_of(load_architecture("a100-pcie-80gb"))
     assert silicon.die_of(chip) != silicon.die_of(load_architecture("h100"))
+
+
+def test_commands_keep_bytecode_as_where_phaze_is_installed(monkeypatch):
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("DSE_DATA", "there")
+    told = commands._environment()
+    assert "PYTHONDONTWRITEBYTECODE" not in told
+    assert told["DSE_DATA"] == "there"
 
 
 def test_every_question_is_in_one_share_and_is_asked_once(monkeypatch, tmp_path):
