@@ -274,5 +274,6 @@ def launch_recipe(document: PlanDocument, target: str, option: str) -> tuple[str
 def _varied_row(point: WhatIfPoint) -> dict[str, Any]:
     """A value with the figures of its plan, or the reason why it has none."""
     told = plan_row(point.plan.best) if point.plan else {"reason": point.reason}
-    kept = point.plan.best.goodput if point.plan else None
-    return {"value": point.value, **told, **(kept.model_dump() if kept else {})}
+    best = point.plan.best if point.plan else None
+    kept = [one.model_dump() for one in (best.goodput, best.convergence) if one] if best else []
+    return {"value": point.value, **told, **{name: value for one in kept for name, value in one.items()}}

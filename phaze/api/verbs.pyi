@@ -259,6 +259,8 @@ def plan(
     bind: Mapping[str, int] | Sequence[str] | None = None,
     failures: str | Path | None = None,
     on_failure: str = "drop",
+    noise_scale: str | float | None = None,
+    batch_range: str | None = None,
     out: str | Path | None = None,
 ) -> Planned: ...
 def plan_pools(
@@ -324,6 +326,8 @@ def whatif(
     offload: str | None = None,
     failures: str | Path | None = None,
     on_failure: str = "drop",
+    noise_scale: str | float | None = None,
+    batch_range: str | None = None,
     out: str | Path | None = None,
     plot: Path | None = None,
 ) -> Varied: ...

@@ -655,13 +655,34 @@ class FailureOptions(Options):
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class ConvergenceOptions(Options):
+    """What a sample of a larger batch is worth, and which batches there are to choose from."""
+
+    noise_scale: str | None = option(
+        None,
+        "Plan for progress, not for samples: the gradient noise scale in samples, in tokens (14e6tokens), or own: "
+        "the workload's published one.",
+        metavar="SAMPLES|own",
+        offers=("own",),
+        taken="str | float | None",
+    )
+    batch_range: str | None = option(
+        None,
+        "Choose the global batch, too, of LOW and its doublings up to HIGH; needs --noise-scale.",
+        metavar="LOW:HIGH",
+    )
+
+
 _OF_POOLS = "Leave it out: every pool of the fleet has its own."
 _NOT_OF_POOLS = "Leave it out: pools of unlike chips have none in common."
 _FLEET_OBJECTIVES = ("throughput", "cost_per_sample", "energy_per_sample")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanOptions(KeptOptions, FailureOptions, BindOptions, PlanChoices, TaskOptions, OneArchOptions):
+class PlanOptions(
+    KeptOptions, ConvergenceOptions, FailureOptions, BindOptions, PlanChoices, TaskOptions, OneArchOptions
+):
     """Of `dse plan` and `phaze.plan`."""
 
 
@@ -687,7 +708,9 @@ class PlanPoolsOptions(KeptOptions, BindOptions, PlanChoices, TaskOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WhatIfOptions(KeptOptions, FailureOptions, PlanChoices, TaskOptions, OneArchOptions):
+class WhatIfOptions(
+    KeptOptions, ConvergenceOptions, FailureOptions, PlanChoices, TaskOptions, OneArchOptions
+):
     """Of `dse whatif`."""
 
     vary: str = option(

@@ -8,7 +8,13 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InputError
-from phaze.inputs.option_models import FailureOptions, PlanChoices, PlanOptions, TaskOptions
+from phaze.inputs.option_models import (
+    ConvergenceOptions,
+    FailureOptions,
+    PlanChoices,
+    PlanOptions,
+    TaskOptions,
+)
 
 if TYPE_CHECKING:
     from phaze.explore.documents.plan_document import PlanDocument, WhatIfDocument
@@ -16,9 +22,17 @@ if TYPE_CHECKING:
     from phaze.inputs.option_models import WhatIfFailuresOptions, WhatIfOptions
     from phaze.parallel.failures.goodput import FailingCluster
     from phaze.parallel.parallel_plan import Offload
+    from phaze.parallel.statistical_efficiency import BatchChoice
     from phaze.workload.parallel_degrees import Shardable
+    from phaze.workload.workload import Workload
 
-_VARIED = {"arch", *TaskOptions.described(), *PlanChoices.described(), *FailureOptions.described()}
+_VARIED = {
+    "arch",
+    *TaskOptions.described(),
+    *PlanChoices.described(),
+    *FailureOptions.described(),
+    *ConvergenceOptions.described(),
+}
 
 
 def held_choices(given: PlanChoices) -> dict[str, tuple[Any, ...]]:
@@ -106,7 +120,57 @@ def plan_answer(options: PlanOptions) -> PlanDocument:
     check_calibration(asked, [chip], chip.name)
     task = task_in_recipe(asked, options.recipe, chip)
     task = replace(task, held=held_choices(options))
-    return find_best_plan(task, chip, failing_cluster(task, options))
+    return find_best_plan(task, chip, failing_cluster(task, options), batch_choice(task.workload, options))
+
+
+def batch_choice(workload: Workload, options: ConvergenceOptions) -> BatchChoice | None:
+    """What batches are worth and which there are, where options say. Raises InputError."""
+    from phaze.parallel.statistical_efficiency import BatchChoice, NoiseScale
+
+    if options.noise_scale is None:
+        if options.batch_range is not None:
+            raise InputError(
+                "--batch-range needs --noise-scale: without it the largest batch is always the fastest"
+            )
+        return None
+    noise = NoiseScale(_noise_samples(str(options.noise_scale), workload))
+    return BatchChoice(noise, () if options.batch_range is None else _batches(options.batch_range))
+
+
+def _noise_samples(text: str, workload: Workload) -> float:
+    """A noise scale in samples. Raises InputError where it is no number, or unknown of a workload."""
+    if text == "own":
+        if workload.noise_scale is None:
+            raise InputError(
+                f"{workload.name} tells no gradient noise scale; give one in samples, for instance --noise-scale 5000"
+            )
+        return workload.noise_scale
+    number, length = text.removesuffix("tokens").strip(), workload.sequence_length
+    try:
+        found = float(number)
+    except ValueError:
+        raise InputError(
+            f"--noise-scale {text!r} is neither own nor a number of samples or tokens, for instance 5000 or 14e6tokens"
+        ) from None
+    if number == text.strip():
+        return found
+    if length is None:
+        raise InputError(
+            f"--noise-scale {text}: samples of {workload.name} have no tokens; give it in samples"
+        )
+    return found / length
+
+
+def _batches(text: str) -> tuple[int, ...]:
+    """Batches of a range. Raises InputError."""
+    from phaze.parallel.statistical_efficiency import doublings
+
+    least, colon, most = (word.strip() for word in text.partition(":"))
+    if not colon or not least.isdecimal() or not most.isdecimal() or not 1 <= int(least) <= int(most):
+        raise InputError(
+            f"--batch-range {text!r} is not LOW:HIGH, two numbers of samples, for instance 256:8192"
+        )
+    return doublings(int(least), int(most))
 
 
 def failing_cluster(task: Task, options: FailureOptions) -> FailingCluster | None:

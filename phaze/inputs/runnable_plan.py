@@ -65,7 +65,8 @@ def _planned(document: PlanDocument, framework: str, choices: dict[str, Any]) ->
     from phaze.inputs.plan_inputs import plan_answer
 
     software = {"framework": framework, "attention": None, "fusion": None, "plans": "full"}
-    asked = _asked(document) | PlanChoices.defaults() | choices | software
+    batch = {"global_batch": document.request["global_batch"], "batch_range": None}
+    asked = _asked(document) | PlanChoices.defaults() | choices | software | batch
     return plan_answer(PlanOptions.of(asked))
 
 

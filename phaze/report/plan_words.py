@@ -40,8 +40,8 @@ def summary(s: StrategyRecord) -> str:
 
 
 def next_plans_head(document: PlanDocument) -> tuple[str, ...]:
-    """Columns of the plans next to the best: they stand in the order of their iterations, under failures of goodput."""
-    by_goodput = document.best.goodput is not None
+    """Columns of the plans next to the best: they stand in the order of their iterations, or of goodput."""
+    by_goodput = document.best.best_by is not None
     return ("plan", "iteration", *(("goodput", "less by") if by_goodput else ("slower by",)), "memory")
 
 
@@ -49,7 +49,7 @@ def next_plan_rows(document: PlanDocument) -> list[tuple[str, ...]]:
     """The plans next to the best, in words and units."""
     return [
         (
-            summary(plan.strategy),
+            summary_with_batch(plan),
             fmt.duration(plan.iteration_time_s),
             *_behind(plan, document.best),
             fmt.memory(plan.memory_bytes),
@@ -58,11 +58,17 @@ def next_plan_rows(document: PlanDocument) -> list[tuple[str, ...]]:
     ]
 
 
+def summary_with_batch(plan: PlanResult) -> str:
+    """A plan in one line, with its batch where plans may differ in it."""
+    batch = f", batch {plan.convergence.global_batch:,}" if plan.convergence else ""
+    return summary(plan.strategy) + batch
+
+
 def _behind(plan: PlanResult, best: PlanResult) -> Iterator[str]:
-    if plan.goodput is None or best.goodput is None:
+    left, most = plan.best_by, best.best_by
+    if left is None or most is None:
         yield fmt.percent(plan.iteration_time_s / best.iteration_time_s - 1)
     else:
-        left, most = plan.goodput.goodput_samples_per_s, best.goodput.goodput_samples_per_s
         yield f"{fmt.number(left)} samples/s"
         yield fmt.percent(1 - left / most)
 

@@ -86,6 +86,7 @@ class GraphWorkload:
         optimizer: Optimizer = Optimizer.ADAM,
         precision: Precision = Precision.BF16,
         expert_plan: tuple[int, int, int] | None = None,
+        noise_scale: float | None = None,
         fusion: Set[Fusion] = ALL_FUSION,
         recipe: Recipe | None = None,
         sequence_length: int | None = None,
@@ -105,6 +106,7 @@ class GraphWorkload:
         self._numerics = numerics(optimizer, mode, precision)
         self._precision = precision
         self._expert_plan = expert_plan
+        self._noise_scale = noise_scale
         self._fusion = fusion
         self._recipe = recipe
         self._in_recipe: dict[Recipe, GraphWorkload] = {}
@@ -168,6 +170,11 @@ class GraphWorkload:
     def expert_plan(self) -> tuple[int, int, int] | None:
         """Published hand-made plan for 1024 devices (pipeline, tensor, data), if one is known."""
         return self._expert_plan
+
+    @property
+    def noise_scale(self) -> float | None:
+        """Published gradient noise scale of a whole training, in samples, if one is known."""
+        return self._noise_scale
 
     def global_batch(self, devices: int) -> int:
         """Samples per iteration: the workload's own, otherwise in training 4 million tokens on any devices.

@@ -85,6 +85,10 @@ class Workload(Protocol):
     def numerics(self) -> Numerics:
         """Bytes and vector work per parameter."""
 
+    @property
+    def noise_scale(self) -> float | None:
+        """Published gradient noise scale of a whole training, in samples, if one is known."""
+
     def tensor_parallel_widths(self, limit: int) -> tuple[int, ...]:
         """Admissible tensor-parallel widths up to `limit`, ascending, starting with 1.
 

@@ -58,6 +58,12 @@ class WorkloadSpec(Strict, Generic[D]):
             description="samples of one iteration (default: 4 million tokens; without tokens 32 per device)"
         ),
     ] = None
+    noise_scale: Annotated[
+        Count | None,
+        Field(
+            description="gradient noise scale of a whole training, in samples (`dse plan --noise-scale own`)"
+        ),
+    ] = None
     precision: Annotated[Precision, Field(description="bf16, fp16, tf32 or fp32")] = Precision.BF16
     optimizer: Annotated[
         Optimizer, Field(description="adam (18 bytes per parameter), momentum (14) or sgd (10)")

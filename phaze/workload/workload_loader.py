@@ -337,6 +337,7 @@ def _of_family(
         optimizer=spec.optimizer,
         precision=spec.precision,
         expert_plan=(plan.pipeline, plan.tensor, plan.data) if plan else None,
+        noise_scale=spec.noise_scale,
         fusion=options.fusion,
         recipe=options.recipe,
         sequence_length=spec.sequence_length and extent.tokens,

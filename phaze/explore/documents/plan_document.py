@@ -46,6 +46,19 @@ class PlanGoodput(Record):
     )
 
 
+class PlanConvergence(Record):
+    """What samples of a plan's batch are worth, by the gradient noise scale."""
+
+    global_batch: int = Field(description="samples of an iteration")
+    noise_scale_samples: float = Field(description="gradient noise scale")
+    efficiency: float = Field(
+        description="progress per sample over that in the smallest batches: noise / (noise + batch)"
+    )
+    goodput_samples_per_s: float = Field(
+        description="throughput x efficiency, under failures x their share, as samples/s of small batches"
+    )
+
+
 class PlanResult(Record):
     """A plan and what it comes to."""
 
@@ -66,6 +79,14 @@ class PlanResult(Record):
     breakdown: PlanBreakdown
     kinds: list[PlanKind] = Field(default_factory=list, description="computation by kind of operator")
     goodput: PlanGoodput | None = Field(default=None, description="where failures are told")
+    convergence: PlanConvergence | None = Field(default=None, description="where a noise scale is told")
+
+    @property
+    def best_by(self) -> float | None:
+        """Goodput that plans are ordered by, in samples/s; None: by their iterations."""
+        if self.convergence is not None:
+            return self.convergence.goodput_samples_per_s
+        return self.goodput.goodput_samples_per_s if self.goodput else None
 
 
 class PlanCertificate(Record):

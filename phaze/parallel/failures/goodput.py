@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 import numpy as np
@@ -55,6 +55,10 @@ class FailingCluster:
         """The cluster with a workload on it: a checkpoint holds its state without the gradients."""
         each = workload.numerics.state_bytes - workload.numerics.gradient_bytes
         return cls(cluster, record, policy, workload.parameter_count * each)
+
+    def on(self, cluster: Cluster) -> FailingCluster:
+        """The same failures of a cluster that works on another batch."""
+        return replace(self, cluster=cluster, _kept={})
 
     @property
     def domains(self) -> Domains:

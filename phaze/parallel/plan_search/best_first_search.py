@@ -79,9 +79,13 @@ def best_plans(
     capacity_bytes: float,
     top: int = 1,
     slowdown: Slowdown = lambda _: 1.0,
+    beat_s: float = inf,
 ) -> PlanAnswer:
-    """The `top` fastest plans whose every device fits into the capacity, slowed down: exact over the space."""
-    return _Search(estimator, space, capacity_bytes, top, slowdown).answer()
+    """The `top` fastest plans whose every device fits into the capacity, slowed down: exact over the space.
+
+    Those that do not beat so many seconds need not be among them.
+    """
+    return _Search(estimator, space, capacity_bytes, top, slowdown, beat_s).answer()
 
 
 _AT_ONCE = 128
@@ -119,6 +123,7 @@ class _Search:
     capacity_bytes: float
     top: int
     slowdown: Slowdown
+    beat_s: float = inf
     account: PlanBreakdown = field(default_factory=PlanBreakdown)
     found: list[EvaluatedPlan] = field(default_factory=list)
     memory: MemoryTally = field(default_factory=MemoryTally)
@@ -185,7 +190,9 @@ class _Search:
     @property
     def _worst(self) -> float:
         """Seconds that a plan has to beat."""
-        return self._slowed_s(self.found[-1]) if len(self.found) == self.top else inf
+        return (
+            min(self._slowed_s(self.found[-1]), self.beat_s) if len(self.found) == self.top else self.beat_s
+        )
 
     def _slowed_s(self, one: EvaluatedPlan) -> float:
         return one.iteration.iteration_s * self.slowdown(one.plan)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from phaze.explore.documents.plan_document import PlanDocument, PlanResult
+from phaze.explore.documents.plan_document import PlanConvergence, PlanDocument, PlanResult
 from phaze.report import number_format as fmt
 from phaze.report.plan_words import BYTES, TIMES, next_plan_rows, next_plans_head, summary
 from phaze.report.terminal.design_tables import plain_table
@@ -27,6 +27,9 @@ def print_plan(document: PlanDocument, console: Console) -> None:
     console.print(_parts("Time of an iteration", TIMES, best.breakdown.model_dump(), fmt.duration))
     if best.breakdown.hidden_s > 0:
         console.print(f"Beside computation: {fmt.duration(best.breakdown.hidden_s)} of exchanges.")
+    if best.convergence is not None:
+        console.print()
+        console.print(_convergence(best.convergence))
     if best.goodput is not None:
         console.print()
         console.print(goodput_table(best.goodput))
@@ -119,6 +122,19 @@ def _kinds(best: PlanResult) -> Table:
             "-" if buffer_s is None else fmt.percent(buffer_s / kind.time_s),
             fmt.percent(kind.stall_s / kind.time_s),
         )
+    return table
+
+
+def _convergence(found: PlanConvergence) -> Table:
+    """What samples of the batch are worth."""
+    table = plain_table("Progress", "", "")
+    table.show_header = False
+    for label, value in (
+        ("goodput", f"{fmt.number(found.goodput_samples_per_s)} samples/s"),
+        ("statistical efficiency of the batch", fmt.percent(found.efficiency)),
+        ("gradient noise scale", f"{fmt.number(found.noise_scale_samples)} samples"),
+    ):
+        table.add_row(label, value)
     return table
 
 

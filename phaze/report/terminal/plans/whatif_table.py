@@ -13,7 +13,7 @@ from phaze.errors import InputError
 from phaze.explore.documents.plan_document import WhatIfDocument, WhatIfPoint
 from phaze.report import number_format as fmt
 from phaze.report.charts.svg_charts import StackedBar, draw_bars
-from phaze.report.plan_words import TIMES, summary
+from phaze.report.plan_words import TIMES, summary_with_batch
 from phaze.report.terminal.design_tables import plain_table
 from phaze.runs.atomic_files import check_writable, write_atomically
 
@@ -29,30 +29,36 @@ def print_whatif(document: WhatIfDocument, console: Console) -> None:
 
 def whatif_blocks(document: WhatIfDocument) -> Iterator[RenderableType]:
     """The table, one line per value, then a line for every plan."""
-    table = plain_table("", document.varied, "iteration", "samples/s", "MFU", "memory", "fastest")
-    best = max((_throughput(point) for point in document.points), default=0.0)
+    by_goodput = any(point.plan and point.plan.best.best_by is not None for point in document.points)
+    figures = "iteration", "samples/s", *(["goodput"] if by_goodput else []), "MFU", "memory", "fastest"
+    table = plain_table("", document.varied, *figures)
+    best = max((_worth(point) for point in document.points), default=0.0)
     for point in document.points:
         if point.plan is None:
-            table.add_row(escape(point.value), "does not fit", "", "", "", "")
+            table.add_row(escape(point.value), "does not fit", *[""] * (len(figures) - 1))
             continue
         told = point.plan.best
-        share = told.throughput_samples_per_s / best
         table.add_row(
             escape(point.value),
             fmt.duration(told.iteration_time_s),
             fmt.number(told.throughput_samples_per_s),
+            *([fmt.number(_worth(point))] if by_goodput else []),
             fmt.percent(told.mfu),
             fmt.memory(told.memory_bytes),
-            fmt.percent(share),
+            fmt.percent(_worth(point) / best),
         )
     yield table
     for point in document.points:
-        told_plan = summary(point.plan.best.strategy) if point.plan else point.reason or ""
+        told_plan = summary_with_batch(point.plan.best) if point.plan else point.reason or ""
         yield f"[bold]{escape(document.varied)} {escape(point.value)}[/bold]: {escape(told_plan)}"
 
 
-def _throughput(point: WhatIfPoint) -> float:
-    return point.plan.best.throughput_samples_per_s if point.plan else 0.0
+def _worth(point: WhatIfPoint) -> float:
+    """Goodput of a point where plans are ordered by it, else throughput."""
+    if point.plan is None:
+        return 0.0
+    best = point.plan.best
+    return best.throughput_samples_per_s if best.best_by is None else best.best_by
 
 
 def check_plot_file(path: Path) -> None:
