@@ -232,6 +232,24 @@ def running_w(table: ArchitectureTable) -> Floats:
     return total
 
 
+def full_load_w(table: ArchitectureTable) -> Floats:
+    """Watts of a device that nothing exceeds for long, (A,): of GPUs, which firmware holds to them; else infinite.
+
+    Links draw beside kernels that stand at the limit already: firmware holds the board, all parts together.
+    """
+    limit = np.full(len(table), np.inf)
+    if len(held := np.flatnonzero(table["simt"])):
+        limit[held] = tdp_w(table.take(held))
+    return limit
+
+
+def within_full_load(joules: Floats, seconds: Floats, limit_w: Floats) -> Floats:
+    """Joules that devices spend in so many seconds, no more than those of full load, (A,); `limit_w`: of all devices."""
+    held, most = np.isfinite(limit_w), np.full(np.shape(limit_w), np.inf)
+    np.multiply(limit_w, seconds, where=held, out=most)
+    return np.asarray(np.minimum(joules, most))
+
+
 def static_w(table: ArchitectureTable) -> Floats:
     """Watts that flow whatever runs, (A,): background as far as it is not gated, leakage, HBM refresh."""
     e = energy_constants(table)

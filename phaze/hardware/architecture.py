@@ -22,6 +22,7 @@ from phaze.yaml_file import checked, parse_yaml, read_yaml
 
 PUBLISHED = ("published_area_mm2", "published_tdp_w")
 """The vendor's figures an architecture may carry."""
+_HIGHER, _REFERENCE = {"peak_clock_hz", "boost_clock_hz"}, "boost_reference_clock_hz"
 FROM_LIMIT = "highest at full load within"
 """How the source of a sustained clock begins that follows from a power limit."""
 
@@ -183,6 +184,9 @@ def _from_content(content: object, where: str) -> Architecture:
     sources = {name: text for name, text in sources.items() if name in values}
     if file.power_limit_w is not None:
         values, sources = _at_its_limit(file, values, sources, where)
+    # A file that tells these clocks is of a board of its own; one that does not is a board of the base, held lower.
+    if values["simt"] and _REFERENCE not in own and own.keys() & _HIGHER:
+        values = values | {_REFERENCE: values["clock_hz"]}
     published: dict[str, float] = {}
     for name in PUBLISHED:
         value, source = _split(getattr(file, name), f"{where}: {name}")

@@ -33,9 +33,15 @@ def peak_clock_hz(table: ArchitectureTable) -> Floats:
 
 
 def boost_clock_hz(table: ArchitectureTable) -> Floats:
-    """Clock of kernels that leave the board power enough; the peak clock where none is known."""
+    """Clock of kernels that leave the board power enough; the peak clock where none is known.
+
+    boost x min(clock / clock that it goes with, 1): firmware holds a reading of many kernels to the limit and lowers
+    the clock of all of them. Source: docs/decisions/0079-what-a-board-draws.md.
+    """
     clock = np.asarray(table["clock_hz"], dtype=np.float64)
-    return np.maximum(given_or(table, "boost_clock_hz", peak_clock_hz(table)), clock)
+    boost = given_or(table, "boost_clock_hz", peak_clock_hz(table))
+    share = np.minimum(clock / given_or(table, "boost_reference_clock_hz", clock), 1.0)
+    return np.maximum(boost * share, clock)
 
 
 def under_load(table: ArchitectureTable) -> ArchitectureTable:

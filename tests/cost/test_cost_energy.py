@@ -28,6 +28,7 @@ from phaze.hardware.derived_figures import (
     vector_alus,
 )
 from phaze.hardware.silicon.package_power import energy_constants, power_parts_w, tdp_w
+from phaze.hardware.spaces.space_file import parse_space
 from phaze.validation.measured.single_operators import product as one_product
 from phaze.workload.parallel_degrees import Group, Parallel
 from phaze.workload.work import Collective, Format, Pass
@@ -152,6 +153,29 @@ def test_a_chip_held_to_a_lower_clock_draws_less(name):
     watts = dynamic_j(pass_events(costs, rows), table) / seconds + static_w(table)
     assert (np.diff(seconds) >= 0).all()
     assert (np.diff(watts) < 0).all()
+
+
+@pytest.mark.parametrize("name", ["h100", "a100-80gb", "l4", "mi300x", "gb300"])
+def test_a_clock_set_by_hand_slows_kernels_that_leave_power_too(name, tmp_path):
+    """However a lower clock is given, the boost clock falls with it; a higher one leaves it."""
+    chip = load_architecture(name)
+    own_hz, boost_hz = chip.fields["clock_hz"], float(boost_clock_hz(to_table([chip]))[0])
+    share = 0.7 * own_hz / chip.fields["boost_reference_clock_hz"]
+    low = tmp_path / "low.yaml"
+    low.write_text(f"schema_version: 1\nname: low\nbase: {name}\nfields: {{clock_hz: {0.7 * own_hz}}}\n")
+    axis = f"axes: [{{fields: [clock_hz], values: [{own_hz!r}, {0.7 * own_hz!r}]}}]\n"
+    space = parse_space(f"schema_version: 1\nname: clocks\nbase: {name}\n{axis}", "clocks.yaml")
+    given = [chip.replace("low", clock_hz=0.7 * own_hz), load_architecture(low), space.architecture(1)]
+    np.testing.assert_allclose(boost_clock_hz(to_table(given)), boost_hz * min(share, 1.0), rtol=1e-12)
+    higher = to_table([chip.replace("high", clock_hz=share_hz) for share_hz in (own_hz, 0.99 * boost_hz)])
+    np.testing.assert_allclose(boost_clock_hz(higher), boost_hz, rtol=1e-12)
+
+
+def test_a_file_with_a_peak_of_its_own_is_another_board(tmp_path):
+    own = tmp_path / "own.yaml"
+    fields = "{clock_hz: 1GHz, peak_clock_hz: 1.6GHz}"
+    own.write_text(f"schema_version: 1\nname: own\nbase: a100\nfields: {fields}\n")
+    assert float(boost_clock_hz(to_table([load_architecture(own)]))[0]) == 1.6e9
 
 
 def test_events_add_and_scale():

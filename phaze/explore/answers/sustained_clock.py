@@ -6,8 +6,7 @@ from math import floor, inf, isnan
 
 from phaze.explore.documents.result_document import Design
 from phaze.explore.evaluation.design_builder import DesignBuilder
-from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.derived_figures import boost_clock_hz
+from phaze.hardware.architecture import PUBLISHED, Architecture, to_table
 from phaze.hardware.silicon.dvfs import clock_limit_hz, fit_clock
 from phaze.hardware.silicon.package_power import tdp_w
 
@@ -45,17 +44,9 @@ def at_sustained_clock(
 
 
 def at_clock(chip: Architecture, clock_hz: float) -> Architecture:
-    """A chip at another sustained clock, its published figures kept.
-
-    Firmware holds a reading of many kernels to the limit and lowers the clock of all of them: that of kernels that
-    leave the board power falls in proportion. Source: docs/decisions/0079-what-a-board-draws.md.
-    """
-    known = {name: getattr(chip, name) for name in ("published_area_mm2", "published_tdp_w")}
-    changed = {"clock_hz": clock_hz}
-    if (table := to_table([chip]))["simt"][0]:
-        share = min(clock_hz / _clock(chip), 1.0)
-        changed["boost_clock_hz"] = float(boost_clock_hz(table)[0]) * share
-    return chip.replace(chip.name, **changed).model_copy(update=known)
+    """A chip at another sustained clock, its published figures kept."""
+    known = {name: getattr(chip, name) for name in PUBLISHED}
+    return chip.replace(chip.name, clock_hz=clock_hz).model_copy(update=known)
 
 
 def _next(chip: Architecture, tried: Architecture, share: float, over: float) -> float:

@@ -103,7 +103,8 @@ class Screen:
         drawn = DrawnPower(Measures(evaluator), self._drawn_limit_w)
         each = {config.recipe: config for config in evaluator.configs}.values()
         least_s = [drawn.least_s(config, rows, work=False) for config in each]
-        return np.asarray(np.minimum(found, self._batch / np.min(least_s, axis=0)))
+        with np.errstate(divide="ignore"):  # no limit at all for chips held to less than it
+            return np.asarray(np.minimum(found, self._batch / np.min(least_s, axis=0)))
 
     def _drawn(self, evaluator: Evaluator) -> DrawnPower | None:
         limit_w = self._drawn_limit_w

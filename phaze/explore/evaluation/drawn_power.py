@@ -26,7 +26,8 @@ class DrawnPower:
     """The points of one evaluator under a limit in W of what each device draws, mean over all and the iteration.
 
     A plan draws what its work takes over its time, and what flows whatever runs: P = work / (seconds x devices) +
-    standing. So one that keeps the limit takes no less than work / (devices x (limit - standing)) seconds.
+    standing. So one that keeps the limit takes no less than work / (devices x (limit - standing)) seconds. A chip that
+    firmware holds to its full load keeps every limit from that on.
     """
 
     measures: Measures
@@ -42,6 +43,7 @@ class DrawnPower:
         left_w = self.limit_w * self._devices * (1 + SAME) - self.measures.standing_w[rows]
         with np.errstate(divide="ignore"):
             seconds = joules[rows] / np.maximum(left_w, 0.0)
+        seconds = np.where(self.measures.most_w[rows] <= self.limit_w * self._devices, 0.0, seconds)
         return np.asarray(seconds * (1 - BOUND_ROUNDING))
 
     def kept(self, seconds: Floats, energy_per_sample_j: Floats) -> Flags:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from phaze.arrays import Floats, Rows
-from phaze.cost.pass_energy import static_w
+from phaze.cost.pass_energy import full_load_w, static_w
 from phaze.explore.evaluation.evaluator import Evaluator, FoundPlan
 from phaze.explore.evaluation.planned_iteration import estimator_of, worked_out
 from phaze.explore.evaluation.training_config import Chain, TrainingConfig
@@ -119,8 +119,18 @@ class Measures:
 
         `least_s` (A,): a lower bound on the iteration time; infinite where nothing fits.
         """
-        joules = self.least_work_j(config)[rows] + self.standing_w[rows] * least_s
-        return joules / self.evaluator.task.cluster.global_batch * (1 - BOUND_ROUNDING)
+        return np.minimum(*self.energy_branches_j(config, rows, least_s))
+
+    def energy_branches_j(self, config: TrainingConfig, rows: Rows, least_s: Floats) -> tuple[Floats, Floats]:
+        """The same by the least work and what flows beside it, and at full load; each is linear in time, (A,).
+
+        Chips that no firmware holds to full load have the first twice.
+        """
+        worked = self.least_work_j(config)[rows] + self.standing_w[rows] * least_s
+        held = np.isfinite(self.most_w[rows])
+        full = np.multiply(self.most_w[rows], least_s, where=held, out=worked.copy())
+        share = (1 - BOUND_ROUNDING) / self.evaluator.task.cluster.global_batch
+        return worked * share, full * share
 
     def least_work_j(self, config: TrainingConfig) -> Floats:
         """Joules that the work of an iteration takes at least on every architecture, however long it takes, (A,)."""
@@ -128,8 +138,13 @@ class Measures:
             task, every = self.evaluator.task, np.arange(len(self.evaluator.table))
             timed, framework = self.evaluator.linked(config), self.evaluator.framework
             energy = ChainEnergy(timed, task.cluster, task.workload.numerics, framework)
-            self._least_work_j[key] = energy.energy_j(every, _NOTHING)
+            self._least_work_j[key] = energy.work_j(every, _NOTHING)
         return self._least_work_j[key]
+
+    @cached_property
+    def most_w(self) -> Floats:
+        """Watts of all devices at full load, (A,); infinite for chips that are not held to it."""
+        return full_load_w(self.evaluator.table) * self.evaluator.task.devices
 
     @cached_property
     def standing_w(self) -> Floats:

@@ -171,18 +171,23 @@ class PointValues:
         follows from it alone, falls as time grows.
         """
         if self.axes.leader.linear:
-            work, more = (self._at(config, rows, seconds) for seconds in (0.0, 1.0))
-            return np.asarray(np.maximum((maximised(self.axes.leader, lead) - work) / (more - work), 0.0))
+            wanted = maximised(self.axes.leader, lead)
+            starts, more = (self._branches(config, rows, seconds) for seconds in (0.0, 1.0))
+            each = [(wanted - start) / (end - start) for start, end in zip(starts, more, strict=True)]
+            return np.asarray(np.maximum.reduce([*each, np.zeros(len(rows))]))
         if self.axes.leader.needs is Needs.PLAN:
             return np.full(len(rows), np.inf)
-        return self._at(config, rows, 1.0) / lead
+        return self._at(config, rows, 1.0, np.zeros(len(rows))) / lead
 
-    def _at(self, config: TrainingConfig, rows: Rows, seconds: float) -> Floats:
-        """The leading metric where work takes least and an iteration some seconds, (A,)."""
-        each, nothing = np.full(len(rows), seconds), np.zeros(len(rows))
-        energy = self.measures.least_energy_j(config, rows, each) if self.axes.leader.linear else nothing
+    def _branches(self, config: TrainingConfig, rows: Rows, seconds: float) -> tuple[Floats, ...]:
+        """The leading metric where an iteration takes some seconds and least energy, by each law of that, (A,) each."""
+        energies = self.measures.energy_branches_j(config, rows, np.full(len(rows), seconds))
+        return tuple(self._at(config, rows, seconds, energy) for energy in energies)
+
+    def _at(self, config: TrainingConfig, rows: Rows, seconds: float, energy: Floats) -> Floats:
+        """The leading metric where an iteration takes some seconds and joules per sample, (A,)."""
         with np.errstate(divide="ignore"):
-            columns = self.columns(config, rows, each, energy, nothing)
+            columns = self.columns(config, rows, np.full(len(rows), seconds), energy, np.zeros(len(rows)))
         return np.asarray(self.axes.leader.of(columns))
 
 

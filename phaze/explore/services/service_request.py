@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 import numpy as np
 
 from phaze.arrays import Floats
-from phaze.cost.pass_energy import static_w
+from phaze.cost.pass_energy import full_load_w, static_w
 from phaze.errors import InputError
 from phaze.explore.evaluation.design_candidates import Block
 from phaze.explore.request.explore_request import Budgets
@@ -67,7 +68,7 @@ class Worth:
     ) -> Floats:
         """Of services (N,) on the architectures at `rows` (N,), by devices in use, all tokens and joules of events.
 
-        What flows in idle devices comes on top of these joules.
+        What flows in idle devices comes on top of these joules, which are at most those of full load.
         """
         if self.request.objective is ServiceObjective.THROUGHPUT:
             return tokens_per_s
@@ -80,8 +81,14 @@ class Worth:
             per_s, per_j = self._rates(int(count))
             spent = per_s[rows[at]] / tokens_per_s[at]
             joules = np.broadcast_to(joules_per_token, len(rows))[at]
+            joules = np.minimum(joules, self._beyond_idle_w[rows[at]] * count / tokens_per_s[at])
             found[at] = 1 / (MILLION * (spent + per_j * joules))
         return found
+
+    @cached_property
+    def _beyond_idle_w(self) -> Floats:
+        """Watts of events of a device at full load, (A,); infinite for chips that are not held to it."""
+        return full_load_w(self.block.table) - static_w(self.block.table)
 
     def _rates(self, devices: int) -> tuple[Floats, float]:
         """USD per second of use on so many devices of each architecture, idle power included, and per joule."""

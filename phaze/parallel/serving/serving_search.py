@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from phaze.cost.pass_energy import static_w
+from phaze.cost.pass_energy import full_load_w, static_w
 from phaze.errors import InfeasibleError, Shortfall
 from phaze.hardware.architecture import Architecture
 from phaze.hardware.cluster_network import Network
@@ -86,10 +86,10 @@ def _pool(part: PoolChoice) -> Pool:
 
 
 def _request_j(choice: ServingChoice, space: ServingSpace) -> float:
-    """Joules of one request: what happens for it, and what flows meanwhile in all devices in use."""
-    devices = sum(part.devices for part in choice.parts)
-    standing = float(static_w(space.chip.table)[0]) * devices / choice.requests_per_s
-    return standing + sum(float(part.offers.joules[part.at]) for part in choice.parts)
+    """Joules of one request: what happens for it, and what flows meanwhile in all devices in use; at most full load."""
+    table, device_s = space.chip.table, sum(part.devices for part in choice.parts) / choice.requests_per_s
+    worked = sum(float(part.offers.joules[part.at]) for part in choice.parts)
+    return min(worked + float(static_w(table)[0]) * device_s, float(full_load_w(table)[0]) * device_s)
 
 
 def _mfu(part: PoolChoice, prefill_s: float, space: ServingSpace) -> float:

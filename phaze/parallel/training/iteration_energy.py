@@ -19,10 +19,12 @@ from phaze.cost.pass_energy import (
     Events,
     as_kernels,
     dynamic_j,
+    full_load_w,
     optimizer_events,
     pass_events,
     product_events,
     static_w,
+    within_full_load,
 )
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.derived_figures import hbm_bandwidth_bytes_per_s
@@ -60,12 +62,20 @@ class ChainEnergy:
     framework: Framework = field(default_factory=load_framework)
 
     def energy_j(self, rows: Rows, plans: Drivers) -> Floats:
-        """Joules of one iteration on all devices, (A,): events of all that runs, and what flows whatever runs."""
+        """Joules of one iteration on all devices, (A,): its work, and what flows whatever runs.
+
+        E = min(work + standing power x devices x time, power at full load x devices x time) on chips that firmware
+        holds to the latter. Source: docs/decisions/0085-never-above-full-load.md.
+        """
+        table, device_s = self.timed.table.take(rows), self.cluster.devices * plans.iteration_s
+        joules = self.work_j(rows, plans) + static_w(table) * device_s
+        return within_full_load(joules, device_s, full_load_w(table))
+
+    def work_j(self, rows: Rows, plans: Drivers) -> Floats:
+        """Joules of the events of all that runs on all devices, (A,), whatever time it takes."""
         chain, table = self.timed.chain, self.timed.table.take(rows)
         groups = self.cluster.global_batch / chain.microbatch * _ranks(chain)
-        work = self._compute(rows, plans.recomputed) * groups + self._exchange(plans, table)
-        standing_j = static_w(table) * self.cluster.devices * plans.iteration_s
-        return dynamic_j(work, table) + standing_j
+        return dynamic_j(self._compute(rows, plans.recomputed) * groups + self._exchange(plans, table), table)
 
     def _compute(self, rows: Rows, recomputed: Floats) -> Events:
         """Events of one microbatch through the whole chain, on one device of every stage's group."""

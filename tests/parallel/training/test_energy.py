@@ -13,6 +13,7 @@ from phaze.cost.collective_times import wire_bytes
 from phaze.cost.cost_model import CostModel
 from phaze.cost.pass_energy import Events, dynamic_j, optimizer_events, pass_events, static_w
 from phaze.hardware.cluster_network import load_network
+from phaze.hardware.silicon.package_power import tdp_w
 from phaze.parallel.cluster import Cluster
 from phaze.parallel.training.iteration_energy import ChainEnergy, Drivers
 from phaze.scheduling.layers import TimedChain
@@ -88,7 +89,9 @@ def defined_j(timed, cluster, numerics, plan, row):
         events = events + Events(link_bytes=2 * microbatches * (1 + training) * (cut + gathered))
     table = timed.table.take(where)
     standing_j = float(static_w(table)[0]) * cluster.devices * plan.iteration_s
-    return float(dynamic_j(work * (microbatches * width) + events, table)[0]) + standing_j
+    spent_j = float(dynamic_j(work * (microbatches * width) + events, table)[0]) + standing_j
+    most_w = float(tdp_w(table)[0]) if table["simt"][0] else np.inf
+    return min(spent_j, most_w * cluster.devices * plan.iteration_s)
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -113,7 +116,7 @@ def test_ranks_that_share_a_sample_reduce_their_gradients(tmp_path):
 
     def spent_j(replicas):
         plan = Drivers(nothing, np.array([float(replicas)]), np.zeros(1), np.zeros(1))
-        return energy.energy_j(rows, plan)
+        return energy.work_j(rows, plan)
 
     def tail_j(replicas):
         ranks, reduced = 2 * replicas, chain.parameters * workload.numerics.gradient_bytes
