@@ -244,7 +244,7 @@ def full_load_w(table: ArchitectureTable) -> Floats:
 
 
 def within_full_load(joules: Floats, seconds: Floats, limit_w: Floats) -> Floats:
-    """Joules that devices spend in so many seconds, no more than those of full load, (A,); `limit_w`: of all devices."""
+    """Joules that devices spend in so many seconds, at most those of full load, (A,); `limit_w`: of all devices."""
     held, most = np.isfinite(limit_w), np.full(np.shape(limit_w), np.inf)
     np.multiply(limit_w, seconds, where=held, out=most)
     return np.asarray(np.minimum(joules, most))
