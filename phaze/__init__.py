@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         trace,
         validate,
         whatif,
+        whatif_bubbles,
         whatif_failures,
     )
     from phaze.workload.torch_export.torch_tracing import from_torch
@@ -130,6 +131,7 @@ __all__ = [
     "trace",
     "validate",
     "whatif",
+    "whatif_bubbles",
     "whatif_failures",
     "workloads",
 ]

@@ -52,6 +52,7 @@ from phaze.api.verbs import (
     plan_serving,
     sweep,
     whatif,
+    whatif_bubbles,
     whatif_failures,
 )
 from phaze.api.workload_verbs import Graph, archs_export, graph
@@ -111,6 +112,7 @@ __all__ = [
     "trace",
     "validate",
     "whatif",
+    "whatif_bubbles",
     "whatif_failures",
     "workloads",
 ]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         PlanOptions,
         PlanPoolsOptions,
         PlanServingOptions,
+        WhatIfBubblesOptions,
         WhatIfFailuresOptions,
         WhatIfOptions,
     )
@@ -122,11 +123,12 @@ class Varied(Shown):
         return self.points.to_dataframe()
 
     def _blocks(self) -> Iterator[RenderableType]:
+        from phaze.report.terminal.plans.bubble_tables import bubble_blocks
         from phaze.report.terminal.plans.failure_tables import failure_blocks
         from phaze.report.terminal.plans.whatif_table import whatif_blocks
 
-        told = self.document
-        return failure_blocks(told) if told.varied == "domain" else whatif_blocks(told)
+        blocks = {"domain": failure_blocks, "fill": bubble_blocks}.get(self.document.varied, whatif_blocks)
+        return blocks(self.document)
 
 
 @dataclass(frozen=True, repr=False)
@@ -207,6 +209,21 @@ def whatif(options: WhatIfOptions) -> Varied:
     return Varied(document)
 
 
+def whatif_bubbles(options: WhatIfBubblesOptions) -> Varied:
+    """Tell the bubbles of the best plan, and what fills them, as `dse whatif bubbles` does: a row for each workload.
+
+    Raises InputError where an argument is not valid, InfeasibleError where no plan fits.
+    """
+    from phaze.inputs.plan_inputs import bubbles_answer
+    from phaze.inputs.recorded.input_files import record_question
+    from phaze.runs.run_directory import kept_answer
+
+    with kept_answer(options.out) as keep:
+        document = record_question(bubbles_answer(options), "whatif bubbles", options)
+        keep(document)
+    return Varied(document)
+
+
 def whatif_failures(options: WhatIfFailuresOptions) -> Varied:
     """Plan for goodput in scale-up domains of several sizes, as `dse whatif failures` does.
 
@@ -275,5 +292,6 @@ def _varied_row(point: WhatIfPoint) -> dict[str, Any]:
     """A value with the figures of its plan, or the reason why it has none."""
     told = plan_row(point.plan.best) if point.plan else {"reason": point.reason}
     best = point.plan.best if point.plan else None
-    kept = [one.model_dump() for one in (best.goodput, best.convergence) if one] if best else []
-    return {"value": point.value, **told, **{name: value for one in kept for name, value in one.items()}}
+    kept = (best.goodput, best.convergence, best.bubbles, best.bubbles and best.bubbles.fill) if best else ()
+    each = [one.model_dump(exclude={"stages", "fill"}) for one in kept if one]
+    return {"value": point.value, **told, **{name: value for one in each for name, value in one.items()}}

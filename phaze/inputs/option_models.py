@@ -745,6 +745,23 @@ class WhatIfFailuresOptions(KeptOptions, FailureOptions, PlanChoices, TaskOption
 
 
 @dataclass(frozen=True, kw_only=True)
+class WhatIfBubblesOptions(KeptOptions, PlanChoices, TaskOptions, OneArchOptions):
+    """Of `dse whatif bubbles` and `phaze.whatif_bubbles`."""
+
+    fill: str | None = option(
+        None,
+        "Work for the bubbles: forward passes of these workloads, in the batches that do most (default: none).",
+        metavar="MODEL,...",
+        offers=Packaged.WORKLOADS,
+        several=True,
+        taken="str | Sequence[str] | None",
+    )
+    switch: Quantity | None = option(
+        None, "Time that each bubble loses to switching, for instance 1ms (default: none)."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlanServingOptions(KeptOptions, EconomicOptions, OneArchOptions):
     """Of `dse plan serving`."""
 
@@ -843,6 +860,7 @@ MODELS: Mapping[str, type[Options]] = {
     "plan pools": PlanPoolsOptions,
     "plan serving": PlanServingOptions,
     "whatif": WhatIfOptions,
+    "whatif bubbles": WhatIfBubblesOptions,
     "whatif failures": WhatIfFailuresOptions,
 }
 """By verb."""

@@ -4,6 +4,7 @@ the best way to serve.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,8 @@ from phaze.inputs.option_models import (
 if TYPE_CHECKING:
     from phaze.explore.documents.plan_document import PlanDocument, WhatIfDocument
     from phaze.explore.request.explore_request import Task
-    from phaze.inputs.option_models import WhatIfFailuresOptions, WhatIfOptions
+    from phaze.hardware.architecture import Architecture
+    from phaze.inputs.option_models import WhatIfBubblesOptions, WhatIfFailuresOptions, WhatIfOptions
     from phaze.parallel.failures.goodput import FailingCluster
     from phaze.parallel.parallel_plan import Offload
     from phaze.parallel.statistical_efficiency import BatchChoice
@@ -108,9 +110,16 @@ def _whole(text: str) -> tuple[frozenset[Shardable], ...]:
 
 def plan_answer(options: PlanOptions) -> PlanDocument:
     """The best plan within what options fix; the framework says how the workload is built unless options do."""
+    from phaze.explore.plans.plan_search import find_best_plan
+
+    task, chip = _planned_task(options)
+    return find_best_plan(task, chip, failing_cluster(task, options), batch_choice(task.workload, options))
+
+
+def _planned_task(options: PlanOptions) -> tuple[Task, Architecture]:
+    """The task within what options fix, and the chip. Raises InputError."""
     from dataclasses import replace
 
-    from phaze.explore.plans.plan_search import find_best_plan
     from phaze.inputs.architecture_names import find_architecture
     from phaze.inputs.recipe_inputs import task_in_recipe
     from phaze.inputs.task_inputs import asked_task, check_calibration
@@ -119,8 +128,44 @@ def plan_answer(options: PlanOptions) -> PlanDocument:
     asked = asked_task(options.workload, options)
     check_calibration(asked, [chip], chip.name)
     task = task_in_recipe(asked, options.recipe, chip)
-    task = replace(task, held=held_choices(options))
-    return find_best_plan(task, chip, failing_cluster(task, options), batch_choice(task.workload, options))
+    return replace(task, held=held_choices(options)), chip
+
+
+def bubbles_answer(options: WhatIfBubblesOptions) -> WhatIfDocument:
+    """The best plan with its bubbles, filled with each workload that options name. Raises InputError."""
+    from phaze.explore.documents.plan_document import vary
+    from phaze.explore.plans.filled_plan import PlanIdling
+    from phaze.explore.plans.plan_replay import replay_plan
+    from phaze.explore.plans.plan_search import find_best_plan
+    from phaze.quantity import parse_time
+
+    switch_s = 0.0 if options.switch is None else parse_time(options.switch, "--switch")
+    names = fill_names(options.fill)
+    task, chip = _planned_task(PlanOptions.of(options.values))
+    loaded = {name: _forward(name, task) for name in names}
+    found = find_best_plan(task, chip)
+    idling = PlanIdling(replay_plan(found, task, chip), task, switch_s)
+
+    def filled(name: str) -> PlanDocument:
+        told = idling.record(loaded.get(name))
+        return found.model_copy(update={"best": found.best.model_copy(update={"bubbles": told})})
+
+    return vary("fill", names or ["nothing"], filled)
+
+
+def fill_names(given: str | Sequence[str] | None) -> list[str]:
+    """Workloads that fill bubbles, each once."""
+    names = given.split(",") if isinstance(given, str) else given or ()
+    return list(dict.fromkeys(name.strip() for name in names if name.strip()))
+
+
+def _forward(name: str, task: Task) -> Workload:
+    """A workload whose forward passes run beside a task, by the same software. Raises InputError."""
+    from phaze.workload.workload import Mode
+    from phaze.workload.workload_loader import load_workload
+
+    software = task.framework
+    return load_workload(name, Mode.PREFILL, software.attention, fusion=software.fusion)
 
 
 def batch_choice(workload: Workload, options: ConvergenceOptions) -> BatchChoice | None:

@@ -26,7 +26,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
             "host_hits",
             "serve",
         ),
-        *("fleet", "noise_scale", "batch_range", "failures", "on_failure", "domain"),
+        *("fleet", "noise_scale", "batch_range", "failures", "on_failure", "domain", "fill", "switch"),
         *("vary", "objective", "objectives", "axes", "x", "y", "z", "reference", "combine", "weight"),
         *(
             "layer",

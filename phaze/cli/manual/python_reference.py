@@ -18,6 +18,7 @@ from phaze.inputs.option_models import (
     PlanServingOptions,
     RunOptions,
     SweepOptions,
+    WhatIfBubblesOptions,
     WhatIfFailuresOptions,
     WhatIfOptions,
 )
@@ -40,6 +41,7 @@ _VERBS: Mapping[str, type[Options] | None] = {
     "plan": PlanOptions,
     "plan_pools": PlanPoolsOptions,
     "whatif": WhatIfOptions,
+    "whatif_bubbles": WhatIfBubblesOptions,
     "whatif_failures": WhatIfFailuresOptions,
     "plan_serving": PlanServingOptions,
     **dict.fromkeys(("archs", "workloads", "networks", "spaces", "frameworks", "plans")),

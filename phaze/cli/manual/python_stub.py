@@ -17,6 +17,7 @@ VERBS = (
     "plan",
     "plan_pools",
     "whatif",
+    "whatif_bubbles",
     "whatif_failures",
     "plan_serving",
 )

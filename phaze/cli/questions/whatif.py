@@ -8,7 +8,7 @@ import typer
 
 from phaze.cli.derived_options import takes
 from phaze.cli.manual.typer_app import App
-from phaze.cli.questions import whatif_failures
+from phaze.cli.questions import whatif_bubbles, whatif_failures
 from phaze.inputs.option_models import WhatIfOptions
 
 app = App(name="whatif", invoke_without_command=True)
@@ -27,7 +27,7 @@ def varied(options: WhatIfOptions, context: typer.Context) -> None:
 
     Exit codes: 3
 
-    See also: dse whatif failures; dse plan for one value; dse explain for the names of hardware fields.
+    See also: dse whatif bubbles, dse whatif failures; dse plan for one value; dse explain for names of fields.
     """
     if context.invoked_subcommand is not None:
         return
@@ -57,4 +57,5 @@ def varied(options: WhatIfOptions, context: typer.Context) -> None:
         say(f"Wrote {options.plot}.", quiet=options.json or options.quiet)
 
 
+app.command("bubbles")(whatif_bubbles.command)
 app.command("failures")(whatif_failures.command)

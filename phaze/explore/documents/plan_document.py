@@ -59,6 +59,49 @@ class PlanConvergence(Record):
     )
 
 
+class StageBubbles(Record):
+    """Bubbles of the device of one stage in an iteration, and the memory that is free in them."""
+
+    stage: int = Field(description="the first one is 0")
+    fill_drain_s: float = Field(
+        description="for the first microbatch to come, or the last ones to be through"
+    )
+    forward_backward_s: float = Field(description="between its first forward passes and the first gradient")
+    scattered_s: float = Field(description="between other passes")
+    longest_s: float = Field(description="the longest bubble")
+    free_bytes: float = Field(description="of its memory, all the time")
+    free_drained_bytes: float = Field(description="of its memory, while no activations are in flight")
+    filled_s: float | None = Field(default=None, description="of its bubbles, in which other work runs")
+    batch: int | None = Field(default=None, description="samples of a pass of other work, the best")
+
+
+class PlanFill(Record):
+    """Work that fills the bubbles of all devices."""
+
+    workload: str
+    samples_per_s: float = Field(description="of all devices")
+    recovered_flops_per_s: float = Field(
+        description="of one device on average: FLOPs of the work over the time"
+    )
+    filled_share: float = Field(description="of the bubbles, in which the work runs")
+    device_equivalents: float | None = Field(
+        description="devices that would do as much if they did nothing else; none: it fits on no device"
+    )
+    utilisation: float = Field(description="FLOPs of the plan's model and of the work over those at peak")
+    switch_s: float = Field(description="what each bubble loses to switching")
+
+
+class PlanBubbles(Record):
+    """Time in which devices wait for one another, as shares of an iteration, the mean over stages."""
+
+    share: float = Field(description="fill_drain_share + forward_backward_share + scattered_share")
+    fill_drain_share: float = Field(description="while the pipeline fills and drains")
+    forward_backward_share: float = Field(description="between forward and backward passes")
+    scattered_share: float = Field(description="between other passes")
+    stages: list[StageBubbles]
+    fill: PlanFill | None = Field(default=None, description="where bubbles are filled")
+
+
 class PlanResult(Record):
     """A plan and what it comes to."""
 
@@ -80,6 +123,7 @@ class PlanResult(Record):
     kinds: list[PlanKind] = Field(default_factory=list, description="computation by kind of operator")
     goodput: PlanGoodput | None = Field(default=None, description="where failures are told")
     convergence: PlanConvergence | None = Field(default=None, description="where a noise scale is told")
+    bubbles: PlanBubbles | None = Field(default=None, description="where bubbles are asked for")
 
     @property
     def best_by(self) -> float | None:

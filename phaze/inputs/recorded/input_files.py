@@ -98,6 +98,9 @@ def _files(options: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
     from phaze.workload.workload_loader import source_file
 
     yield from _several("workload", options.get("workload"), source_file)
+    if fill := options.get("fill"):
+        names = fill.split(",") if isinstance(fill, str) else fill
+        yield from ((f"fill {Path(name).stem}", source_file(name.strip())) for name in names)
     for what, _, path in _catalogued(options):
         yield what, path
         if what == "space":
