@@ -146,6 +146,13 @@ _RECIPES = (
 )
 _CACHE_FORMAT = "Format of the key-value cache: fp8 or int8 (default: the precision of the model)."
 _CACHE_FORMATS = ("fp8", "int8")
+_SKEW = (
+    "Exponent of the power law by which tokens want some experts more than others, for instance 0.6 (default: all are "
+    "wanted alike)."
+)
+_REDUNDANT = (
+    "Copies of the most wanted experts, in all, with experts dealt by load (default: none, dealt by number)."
+)
 _WORKLOAD_AT_HAND = "Built-in name, YAML, ONNX or .pt2 file, `hf:CONFIG.JSON`, or a workload at hand."
 
 
@@ -570,6 +577,10 @@ class RunOptions(SearchedOptions, SpaceOptions, BudgetOptions, EconomicOptions, 
         metavar="NAME|FILE",
         in_python=False,
     )
+    expert_skew: float | None = option(None, f"Of a service: {_SKEW[0].lower()}{_SKEW[1:]}", in_python=False)
+    redundant_experts: int | None = option(
+        None, f"Of a service: {_REDUNDANT[0].lower()}{_REDUNDANT[1:]}", least=0, in_python=False
+    )
     time_limit: Quantity = option(
         "60s", "Stop after this long, for instance 10s or 2min.", effect=Effect.REACH
     )
@@ -817,6 +828,8 @@ class PlanServingOptions(KeptOptions, EconomicOptions, OneArchOptions):
     acceptance_length: float | None = option(
         None, "Tokens that a pass makes on average, its own among them, instead of --acceptance."
     )
+    expert_skew: float | None = option(None, _SKEW)
+    redundant_experts: int | None = option(None, _REDUNDANT, least=0)
     disaggregate: bool | None = option(
         None,
         "Separate pools of devices for prefill and decode, or not (default: the better).",

@@ -35,7 +35,18 @@ if TYPE_CHECKING:
     from phaze.workload.operators.low_precision import Recipe
 
 CERTIFIED = "certified"
-_OF_SERVICES = ("prompt", "output_tokens", "ttft", "tpot", "disaggregate", "engine")
+_OF_SERVICES = (
+    *(
+        "prompt",
+        "output_tokens",
+        "ttft",
+        "tpot",
+        "disaggregate",
+        "engine",
+        "expert_skew",
+        "redundant_experts",
+    ),
+)
 _NOT_OF_SERVICES = (
     *("global_batch", "plans", "framework", "attention", "fusion", "calibration", "bind", "mode", "context"),
     *("axes", "strategy", "evaluations", "designs", "top_k", "robust", "combine", "weight", "min_throughput"),
@@ -193,6 +204,7 @@ def make_service(options: RunOptions) -> ServiceRequest:
     from phaze.explore.services.service_request import ServiceObjective, ServiceRequest
     from phaze.hardware.cluster_network import Network, load_network
     from phaze.inputs.recipe_inputs import served_recipe
+    from phaze.inputs.serving_inputs import expert_load
     from phaze.parallel.serving import ServingOptions, ServingSpace, Targets
     from phaze.parallel.serving.serving_engine import NO_ENGINE, load_engine
 
@@ -222,6 +234,7 @@ def make_service(options: RunOptions) -> ServiceRequest:
             disaggregate=options.disaggregate,
             rung=choose(Fidelity, options.rung, "--rung"),
             engine=NO_ENGINE if options.engine is None else load_engine(options.engine),
+            expert_load=expert_load(options.expert_skew, options.redundant_experts),
         ),
     )
     if not 0 <= options.gap < math.inf:

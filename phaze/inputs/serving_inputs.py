@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from phaze.parallel.serving.load.speculation import Speculation
     from phaze.parallel.serving.serving_trial import Trial
     from phaze.quantity import Quantity
+    from phaze.workload.expert_load import ExpertLoad
 
 NGRAM = "ngram"
 """Draft that is no model: guesses are looked up in the text so far."""
@@ -66,6 +67,7 @@ def _space(options: PlanServingOptions) -> ServingSpace:
             speculation=_speculation(options),
             prefix_cache_bytes=_bytes(options.prefix_cache, "--prefix-cache"),
             host_cache_bytes=_bytes(options.host_cache, "--host-cache"),
+            expert_load=expert_load(options.expert_skew, options.redundant_experts),
         ),
     )
 
@@ -150,6 +152,17 @@ def _speculation(options: PlanServingOptions) -> Speculation | None:
     if length is not None:
         return Speculation.of_length(options.draft_tokens, length, draft)
     return Speculation(options.draft_tokens, chance or 0.0, draft)
+
+
+def expert_load(skew: float | None, redundant: int | None) -> ExpertLoad | None:
+    """The load of experts by `--expert-skew` and `--redundant-experts`; None where it is even. Raises InputError."""
+    from phaze.workload.expert_load import ExpertLoad
+
+    if not skew and redundant is not None:
+        raise InputError(
+            "--redundant-experts needs --expert-skew: where all are wanted alike, none needs a copy"
+        )
+    return ExpertLoad(skew, redundant) if skew else None
 
 
 def _seconds(text: Quantity | None, name: str) -> float:

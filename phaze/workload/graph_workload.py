@@ -215,12 +215,17 @@ class GraphWorkload:
         divisors = (t for t in range(1, min(limit, heads) + 1) if heads % t == 0)
         return tuple(t for t in divisors if keys % t == 0 or t % keys == 0)
 
-    def expert_parallel_divisors(self, limit: int) -> tuple[int, ...]:
-        """Every divisor of the experts of all layers that have some; 1 without experts."""
+    @property
+    def expert_count(self) -> int:
+        """Experts of a layer that has some, their greatest common divisor where layers differ; 0 without experts."""
         if self._experts is None:
             graph = self._model.graph(1)
             self._experts = gcd(*(integer(op, "experts", 1) for op in graph.operators if in_expert(op)))
-        experts = self._experts
+        return self._experts
+
+    def expert_parallel_divisors(self, limit: int) -> tuple[int, ...]:
+        """Every divisor of the experts of all layers that have some; 1 without experts."""
+        experts = self.expert_count
         return tuple(e for e in range(1, min(limit, experts) + 1) if experts % e == 0) or (1,)
 
     def operator_graph(self, microbatch: int) -> OperatorGraph:
@@ -263,7 +268,8 @@ class GraphWorkload:
         key = (Sharding.of(sharding), selective, keeps_products)
         known = self._chains.setdefault(key, {})
         if microbatch not in known:
-            known[microbatch] = self._between(microbatch, known) or self._build(microbatch, *key)
+            between = None if key[0].load else self._between(microbatch, known)  # reached ones are on no line
+            known[microbatch] = between or self._build(microbatch, *key)
         return known[microbatch]
 
     def _between(self, microbatch: int, known: Mapping[int, LayerChain]) -> LayerChain | None:
@@ -304,7 +310,7 @@ class GraphWorkload:
         parts = self._cut(microbatch)
         segment, whole = parts.unique[number], parts.whole
         if not any(map(among_experts, segment.operators)):
-            sharding = replace(sharding, expert=1, folded=False)
+            sharding = replace(sharding, expert=1, folded=False, load=None)
         by_operator = selective and keeps_products
         selective = by_operator or (selective and multiplies_activations(segment.operators, whole.ctx))
         key = microbatch, number, sharding, selective, by_operator

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from phaze.workload.expert_load import ExpertLoad
+
 
 class Parallel(StrEnum):
     """Dimension of parallelism: the axis that a group of devices divides among its members."""
@@ -50,7 +52,8 @@ class Sharding:
     divided over the same group. `context`: tokens everywhere. `expert`: experts, among as many data-parallel
     devices, each with a microbatch of its own. `folded`: among tensor and context ranks too, each with tokens of its
     own, so that experts stay whole (parallel folding, arXiv 2504.14960). `whole`: layers that all ranks of a tensor
-    group keep whole, each for tokens of its own, as under context parallelism; never those with experts. ValueError for
+    group keep whole, each for tokens of its own, as under context parallelism; never those with experts. `load`: of
+    experts in a forward pass, where it is uneven; a device is the one with most to do. ValueError for
     a degree below 1, and for folded experts or whole layers where tensor-parallel ranks have the same tokens.
     """
 
@@ -60,6 +63,7 @@ class Sharding:
     expert: int = 1
     folded: bool = False
     replicated: frozenset[Shardable] = frozenset()
+    load: ExpertLoad | None = None
 
     def __post_init__(self) -> None:
         """Check the degrees."""
@@ -93,7 +97,7 @@ class Sharding:
     @property
     def is_undivided(self) -> bool:
         """Whether nothing is divided."""
-        return self.tensor == self.context == self.expert == 1
+        return self.tensor == self.context == self.expert == 1 and self.load is None
 
     @property
     def divides_tokens(self) -> bool:

@@ -99,6 +99,10 @@ class Workload(Protocol):
     def tensor_parallel_divisors(self, limit: int) -> tuple[int, ...]:
         """Widths of plans, ascending: divisors of the heads, and of those of keys and values or multiples of them."""
 
+    @property
+    def expert_count(self) -> int:
+        """Experts of a layer that has some; 0 without experts."""
+
     def expert_parallel_divisors(self, limit: int) -> tuple[int, ...]:
         """Numbers of groups that experts are dealt among, ascending: divisors of the experts of every layer."""
 

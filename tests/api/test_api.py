@@ -30,6 +30,8 @@ NO_ARGUMENT = {
             "tpot",
             "disaggregate",
             "engine",
+            "expert_skew",
+            "redundant_experts",
         ),  # another document comes back
     },
     "evaluate": {"json", "quiet"},

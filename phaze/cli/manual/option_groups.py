@@ -74,6 +74,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         ),
         *("disaggregate", "chunk", "kv_cache", "kv_cache_format", "prefix_cache", "host_cache"),
         *("draft", "draft_tokens", "acceptance", "acceptance_length"),
+        *("expert_skew", "redundant_experts"),
     ),
     "Search": (
         *("strategy", "sampler", "trials", "evaluations", "designs", "top_k", "robust", "method", "compat"),

@@ -51,6 +51,9 @@ def _vllm(plan: ServingPlan, pool: Pool, traffic: Traffic, options: ServingOptio
     yield f"--tensor-parallel-size {pool.tensor_parallel} --pipeline-parallel-size {pool.pipeline_parallel}"
     if pool.expert_parallel > 1:
         yield f"--data-parallel-size {pool.expert_parallel} --enable-expert-parallel"
+        if (copies := _copies(pool, options)) is not None:
+            balancer = json.dumps({"num_redundant_experts": copies})
+            yield f"--enable-eplb --eplb-config '{balancer}'"
     yield f"--max-num-seqs {math.ceil(pool.sequences)} --max-num-batched-tokens {_tokens(plan, pool)}"
     yield f"--max-model-len {_whole_length(traffic)} --gpu-memory-utilization {options.memory_share:g}"
     if options.kv_cache_format == "fp8":
@@ -59,6 +62,17 @@ def _vllm(plan: ServingPlan, pool: Pool, traffic: Traffic, options: ServingOptio
         yield "--enable-prefix-caching"
     if options.speculation is not None:
         yield f"--speculative-config '{json.dumps(_speculative(options.speculation))}'"
+
+
+def _copies(pool: Pool, options: ServingOptions) -> int | None:
+    """Copies of experts, in all, as engines want them: as many places on every rank; None: experts stay as numbered.
+
+    TensorRT-LLM takes them from a file beside its command.
+    """
+    if options.expert_load is None or options.expert_load.redundant is None:
+        return None
+    ranks, places = pool.tensor_parallel * pool.expert_parallel, pool.experts + pool.redundant_experts
+    return -(-places // ranks) * ranks - pool.experts
 
 
 def _speculative(guessed: Speculation) -> dict[str, object]:
@@ -74,6 +88,8 @@ def _sglang(plan: ServingPlan, pool: Pool, traffic: Traffic, options: ServingOpt
     yield f"--tp-size {group} --pp-size {pool.pipeline_parallel}"
     if pool.expert_parallel > 1:  # the newest releases say --attn-dp-size for both, and still take these two
         yield f"--dp-size {pool.expert_parallel} --enable-dp-attention --ep-size {group}"
+        if (copies := _copies(pool, options)) is not None:
+            yield f"--enable-eplb --ep-num-redundant-experts {copies}"
     yield f"--max-running-requests {math.ceil(pool.sequences) * pool.expert_parallel}"
     yield f"--context-length {_whole_length(traffic)} --mem-fraction-static {options.memory_share:g}"
     if pool.role is not Role.DECODE:

@@ -21,6 +21,7 @@ from phaze.parallel.serving.chip_costs import (
     without_attention,
 )
 from phaze.parallel.serving.serving_requests import Traffic
+from phaze.workload.expert_load import ExpertLoad
 from phaze.workload.operators.kv_cache import CacheFormat, KvCache
 from phaze.workload.operators.low_precision import Recipe
 from phaze.workload.parallel_degrees import Sharding
@@ -79,6 +80,7 @@ class LayerGrid:
     own (data-parallel attention): figures are of one of them when all have as much to do. `prompts`: whole ones that a
     pass takes beside decode at most. `verified`: tokens of each decoding sequence in a pass, guesses among them.
     `most_tokens`: of prompts in a pass at most, where requests are recorded, so that chunks are of any size.
+    `load`: of experts, where it is uneven.
     """
 
     served: Served
@@ -91,11 +93,12 @@ class LayerGrid:
     prompts: int = 1
     verified: int = 1
     most_tokens: int = 0
+    load: ExpertLoad | None = None
 
     @property
     def sharding(self) -> Sharding:
         """How layers are divided."""
-        return Sharding(self.width, expert=self.experts)
+        return Sharding(self.width, expert=self.experts, load=self.load)
 
     @cached_property
     def base(self) -> LayerChain:
@@ -223,6 +226,18 @@ class LayerGrid:
     def expert_layers(self) -> Floats:
         """One for every layer with experts, (L,)."""
         return self._per_position([float(layer.kind.endswith("experts")) for layer in self.base.layers])
+
+    @property
+    def expert_count(self) -> int:
+        """Experts of a layer that has some; 0 without experts."""
+        return self.served.decode(self.traffic.prompt_tokens).expert_count
+
+    @property
+    def redundant_experts(self) -> int:
+        """Copies of experts that the replicas which share them keep, all together."""
+        return (
+            0 if self.load is None else self.load.places(self.expert_count, self.experts) - self.expert_count
+        )
 
     @cached_property
     def samples(self) -> NDArray[np.bool_]:

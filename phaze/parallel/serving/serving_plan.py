@@ -40,7 +40,8 @@ class Pool:
 
     `batch`: sequences of one decode pass, or prompts of one prefill pass, on average; `sequences`: that the
     replica works on at once (`pipeline_parallel` batches are in flight). `expert_parallel`: replicas that share the
-    experts of a model, side by side, each with sequences of its own.
+    experts of a model, side by side, each with sequences of its own; `redundant_experts`: copies that they keep of the
+    `experts` of a layer, all together.
     """
 
     role: Role
@@ -53,6 +54,8 @@ class Pool:
     cache_bytes: float
     working_bytes: float
     expert_parallel: int = 1
+    experts: int = 0
+    redundant_experts: int = 0
 
     @property
     def devices(self) -> int:

@@ -12,6 +12,7 @@ from phaze.errors import InputError
 from phaze.parallel.serving.load.recorded_load import RecordedLoad
 from phaze.parallel.serving.load.speculation import Speculation
 from phaze.parallel.serving.serving_engine import NO_ENGINE, ServingEngine
+from phaze.workload.expert_load import ExpertLoad
 from phaze.workload.operators.kv_cache import CacheFormat, KvCache
 from phaze.workload.operators.low_precision import Recipe
 
@@ -180,7 +181,8 @@ class ServingOptions:
     context, graphs and fragments). `largest_batch`: sequences that one iteration decodes at most. `engine`: what it
     adds to passes, the prompt tokens that one takes, and the policies it has. `speculation`: tokens that a draft
     guesses. `prefix_cache_bytes`, `host_cache_bytes`: of a device's memory, and of its share of the host's, for
-    beginnings of prompts. Raises InputError for values that make no sense.
+    beginnings of prompts. `expert_load`: of the model's experts, where tokens want some more than others (None: evenly;
+    those of a draft always are). Raises InputError for values that make no sense.
     """
 
     kv_cache: KvCache = KvCache.PAGED
@@ -196,6 +198,7 @@ class ServingOptions:
     speculation: Speculation | None = None
     prefix_cache_bytes: float = 0.0
     host_cache_bytes: float = 0.0
+    expert_load: ExpertLoad | None = None
 
     def __post_init__(self) -> None:
         """Check the values."""

@@ -82,6 +82,8 @@ def _pool(part: PoolChoice) -> Pool:
         weight_bytes=float(offers.memory.weight_bytes[at]),
         cache_bytes=float(offers.memory.cache_bytes[at]),
         working_bytes=float(offers.memory.working_bytes[at]),
+        experts=part.replica.grid.expert_count,
+        redundant_experts=part.replica.grid.redundant_experts,
     )
 
 

@@ -147,6 +147,10 @@ class ServingSpace:
         """Tensor widths, and replicas that share experts. InputError for requests longer than the model takes."""
         self.served.decode(self.traffic.last_context)
         workload = self.served.decode(self.traffic.prompt_tokens)
+        if self.options.expert_load is not None and not workload.expert_count:
+            raise InputError(
+                f"{self.workload} has no experts whose load could be uneven: leave out --expert-skew"
+            )
         for width in workload.tensor_parallel_widths(self.devices):
             for shared in workload.expert_parallel_divisors(self.devices // width):
                 if shared.bit_count() == 1:
@@ -273,6 +277,7 @@ class ServingSpace:
             self.most_prompts(self.chunk_sizes[0]),
             verified or guesses,
             budget,
+            o.expert_load if served is self.served else None,
         )
 
     def _draft(self, width: int, stages: int) -> Replica | None:

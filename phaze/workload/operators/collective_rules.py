@@ -13,6 +13,7 @@ from phaze.workload.operators.operator_steps import (
     Step,
     gradient_of,
     integer,
+    real,
     view_step,
     word,
 )
@@ -76,7 +77,7 @@ def _step(
     group, copies = ctx.sharding.group(Parallel(word(op, "group"))), integer(op, "copies", 1)
     # of rows that are exchanged, those of the sender are as many as they are, others are rounded up per expert
     whole = min if collective is Collective.ALL_TO_ALL else max
-    payload, recipe = whole(read, written), recipe_of(op)
+    payload, recipe = whole(read, written) * real(op, "uneven", 1.0), recipe_of(op)
     if recipe is not None and recipe.gathered and collective is Collective.ALL_GATHER:
         payload *= (recipe.element_bytes or HALF_BYTES) / HALF_BYTES
     link = Link(collective, payload, group, copies)

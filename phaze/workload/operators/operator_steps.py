@@ -115,6 +115,15 @@ def integer(op: Operator, key: str, default: int) -> int:
     return value
 
 
+def real(op: Operator, key: str, default: float) -> float:
+    """Read an attribute that is any number."""
+    value = op.attributes.get(key, default)
+    if not isinstance(value, int | float):
+        msg = f"operator {op.name!r}: attribute {key!r} is {value!r}, not a number"
+        raise TypeError(msg)
+    return float(value)
+
+
 def extents(op: Operator, key: str) -> tuple[int, ...]:
     """Read a tuple attribute such as a kernel (empty if absent)."""
     value = op.attributes.get(key, ())

@@ -44,7 +44,8 @@ dotted paths (`block3.mlp.up`); attributes are keyword arguments of `GraphBuilde
   With tensor parallelism inside experts, the partial sums of their row-parallel products are added up after
   the COMBINE, which has `Shard.ROW`, and their gradients before the DISPATCH, which has `Shard.COLUMN`.
 - COLLECTIVE: x. `role`: a `collective_rules.Role`, `group`: a `parallel_degrees.Parallel`; `copies` (int, 1): rows of
-  the same token; `recipe`: that of the product it serves. Inserted by sharding, never by front ends.
+  the same token; `uneven` (float, 1): rows of the device that exchanges most of them over the mean; `recipe`: that of
+  the product it serves. Inserted by sharding, never by front ends.
 - CACHE: x (b, tokens, width), appended to what the key-value cache holds of earlier tokens; output (b, context +
   tokens, width): the whole cache. `page` (int, 0: contiguous): tokens of a page. Forward-only graphs.
 

@@ -60,8 +60,8 @@ class UndividedModel:
             TensorParallel(part, group, sequence=sharding.sequence).rewrite()
         if sharding.context > 1:
             ContextParallel(part, sharding.group(Parallel.CONTEXT)).rewrite()
-        if sharding.expert > 1:
-            ExpertParallel(part, sharding.group(Parallel.EXPERT)).rewrite()
+        if sharding.expert > 1 or (sharding.load is not None and part.experts):
+            ExpertParallel(part, sharding.group(Parallel.EXPERT), sharding.load).rewrite()
         return part.operators, self._local(part, sharding)
 
     def _local(self, part: Part, sharding: Sharding) -> OperatorContext:

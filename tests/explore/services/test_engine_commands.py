@@ -13,6 +13,7 @@ from serving_cases import served, served_mixture, space
 from phaze.explore.documents.engine_commands import start_commands
 from phaze.parallel.serving import Targets
 from phaze.parallel.serving.serving_search import best_of
+from phaze.workload.expert_load import ExpertLoad
 from phaze.workload.operators.kv_cache import CacheFormat
 
 
@@ -52,6 +53,20 @@ def test_replicas_that_share_experts_are_one_server(tmp_path):
         if engine == "sglang":
             assert number(command, "--tp-size") == 2 * pool.tensor_parallel
             assert number(command, "--dp-size") == 2
+
+
+def test_copies_of_experts_are_as_many_on_every_rank(tmp_path):
+    load = ExpertLoad(1.0, 3)
+    made = space(
+        served_mixture(tmp_path), devices=4, batch=12, disaggregate=False, largest_batch=8, expert_load=load
+    )
+    plan = best_of(made)
+    (pool,) = plan.pools
+    shared = replace(plan, pools=(replace(pool, expert_parallel=2, tensor_parallel=2, redundant_experts=4),))
+    found = {engine: command for engine, _, command in start_commands(shared, made.traffic, made.options)}
+    assert pool.experts == 8
+    assert "--enable-eplb --eplb-config '{\"num_redundant_experts\": 4}'" in found["vllm"]
+    assert number(found["sglang"], "--ep-num-redundant-experts") == 4
 
 
 def test_two_pools_are_two_kinds_of_servers(tmp_path):

@@ -28,6 +28,7 @@ from phaze.parallel.serving.replica_offers import chosen
 from phaze.parallel.serving.service_bounds import ServiceBounds
 from phaze.parallel.serving.serving_engine import ServingEngine
 from phaze.parallel.serving.serving_search import made_offers, serving_plan
+from phaze.workload.expert_load import ExpertLoad
 from phaze.workload.operators.kv_cache import KvCache
 
 LOADS = {"saturated": {}, "clients": {"clients": 9}, "stream": {"rate_per_s": 150.0}, "short": {}}
@@ -156,11 +157,15 @@ def test_the_best_service_under_an_engine(source, few, network, model, chips, lo
     assert found.document.request["engine"] == "slow"
 
 
+SOFTWARE = {"engine": {"engine": ENGINE}, "skew": {"expert_load": ExpertLoad(1.0, 4), "chunk": 64}}
+
+
 @pytest.mark.parametrize(
     ("made", "load"),
     [
         (served, "engine"),
         (served_mixture, "engine"),
+        (served_mixture, "skew"),
         (served, "saturated"),
         (served, "stream"),
         (served, "short"),
@@ -169,8 +174,8 @@ def test_the_best_service_under_an_engine(source, few, network, model, chips, lo
 )
 def test_no_way_serves_more_than_its_bound(tmp_path, few, network, load, made):
     """Both bounds, on every architecture of the space, of every replica shape and policy."""
-    if load == "engine":
-        load, options = "saturated", {"engine": ENGINE}
+    if load in SOFTWARE:
+        load, options = "saturated", SOFTWARE[load]
         check_bounds(request(made(tmp_path), few, network, load, devices=3, **options))
         return
     options = {"chunk": 64} if made is served_mixture else {"disaggregate": False} if load == "short" else {}

@@ -89,6 +89,9 @@ def _known(plan: ServingPlan) -> Iterator[tuple[str, str]]:
         yield "found in the prefix cache", f"{fmt.percent(plan.cached_share)} of prompt tokens{host}"
     if plan.tokens_per_pass > 1:
         yield "tokens of a decode pass", f"{fmt.number(plan.tokens_per_pass)} of each sequence"
+    for pool in plan.pools:
+        if pool.redundant_experts:
+            yield "copies of experts", f"{pool.redundant_experts:,} among {pool.expert_parallel:,} replicas"
 
 
 def _policy(plan: ServingPlan) -> str:
