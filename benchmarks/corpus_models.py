@@ -20,6 +20,7 @@ TOKENS = 128
 _DEPTHS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers")
 _DEPTHS += ("num_encoder_layers", "num_decoder_layers", "num_single_layers", "num_mmdit_layers")
 _DEPTHS += ("num_single_dit_layers", "num_refiner_layers")
+_DERIVED = ("hybrid_layer_ids",)  # what a config works out of its kinds of layers
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def _timm(name: str) -> Example:
     with torch.device("meta"):
         module = timm.create_model(name, pretrained=False)
     size = timm.data.resolve_model_data_config(module)["input_size"]
-    return Example(module, (_zeros(1, *size),))
+    return Example(module.train(), (_zeros(1, *size),))
 
 
 def _torchvision(name: str) -> Example:
@@ -86,7 +87,8 @@ def _torchvision(name: str) -> Example:
     with torch.device("meta"):
         module = models.get_model(name, weights=None, **more)
     if "rcnn" in name or "retina" in name or "ssd" in name:
-        return Example(module.eval(), (_zeros(1, 3, 320, 320),))
+        return Example(module.eval(), (_zeros(1, 3, 320, 320),))  # in training they want boxes to learn from
+    module.train()
     if name.startswith("raft"):
         return Example(module, (_zeros(1, 3, 128, 128),) * 2)
     video = name in {"mc3_18", "r3d_18", "r2plus1d_18", "s3d", "swin3d_t", "mvit_v1_b", "mvit_v2_s"}
@@ -102,12 +104,18 @@ def _ids(*shape: int) -> torch.Tensor:
     return torch.zeros(shape, device="meta", dtype=torch.long)
 
 
+_COMPLETED: Mapping[str, Mapping[str, Any]] = {
+    "deepseek_v2": {"num_experts_per_tok": 6},  # of DeepSeek-V2-Lite (arXiv 2405.04434)
+}
+"""What a default config lacks, without which it is no model."""
+
+
 def config_folder(name: str, folder: Path, layers: int = LAYERS) -> Path:
     """A folder with the default config of a type of transformers, its layers cut."""
     from transformers import AutoConfig
 
-    whole = AutoConfig.for_model(name).to_dict()
-    for config in (shortened(whole, layers), whole):
+    whole = AutoConfig.for_model(name).to_dict() | _COMPLETED.get(name, {})
+    for config in (whole,) if _reads_layers_after(whole, layers) else (shortened(whole, layers), whole):
         content = config | {"model_type": name}
         (folder / "config.json").write_text(json.dumps(content, default=str), encoding="utf-8")
         try:
@@ -116,6 +124,16 @@ def config_folder(name: str, folder: Path, layers: int = LAYERS) -> Path:
             continue
         return folder
     return folder
+
+
+def _reads_layers_after(config: Mapping[str, Any], layers: int) -> bool:
+    """Whether a model takes states of layers that would be cut (DPT)."""
+    for key, value in config.items():
+        if isinstance(value, dict) and _reads_layers_after(value, layers):
+            return True
+        if str(key).endswith("out_indices") and max(value or [0]) > layers:
+            return True
+    return False
 
 
 def tokens_of(folder: Path) -> int | None:
@@ -137,6 +155,8 @@ def shortened(config: Mapping[str, Any], layers: int) -> dict[str, Any]:
     for key, value in config.items():
         if key in _DEPTHS and value in depths:
             made[key] = layers
+        elif key in _DERIVED:
+            continue
         elif isinstance(value, dict):
             made[key] = shortened(value, layers)
         elif isinstance(value, list) and len(value) in depths and len(set(map(str, value))) <= 2:
@@ -316,7 +336,7 @@ _DIFFUSERS: Mapping[str, tuple[Mapping[str, Any], Callable[[], Mapping[str, Any]
         },
     ),
     "UNet1DModel": (
-        {"extra_in_channels": 16, "sample_size": 65536},
+        {"extra_in_channels": 64, "sample_size": 65536},  # as many as the embedding of a step has
         lambda: {"sample": _zeros(1, 2, 65536), "timestep": _ids(1)},
     ),
 }
@@ -330,6 +350,21 @@ def unbatched(keywords: Mapping[str, Any]) -> dict[str, None]:
     return {name: None for name in keywords if name in _WITHOUT_SAMPLES}
 
 
+class OneTextForAllFrames(torch.nn.Module):
+    """A network of videos that wants the text once for each frame, as its pipeline gives it."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(
+        self, sample: torch.Tensor, timestep: torch.Tensor, encoder_hidden_states: torch.Tensor, **more: Any
+    ) -> Any:
+        """`sample` (batch, channels, frames, height, width), `encoder_hidden_states` (batch, tokens, width)."""
+        texts = encoder_hidden_states.repeat_interleave(sample.shape[2], dim=0)
+        return self.inner(sample, timestep, texts, **more)
+
+
 def _diffusers(name: str) -> Example:
     import inspect
 
@@ -341,8 +376,12 @@ def _diffusers(name: str) -> Example:
     depths = {k: LAYERS for k in _DEPTHS if k in parameters and (parameters[k].default or 0) > LAYERS}
     with torch.device("meta"):
         module = kind(**depths, **settings)
+    if name == "UNetMotionModel":
+        module = OneTextForAllFrames(module)
     return Example(
-        module, (), dict(inputs()) | {"return_dict": False} if name != "UVit2DModel" else dict(inputs())
+        module.train(),
+        (),
+        dict(inputs()) | {"return_dict": False} if name != "UVit2DModel" else dict(inputs()),
     )
 
 

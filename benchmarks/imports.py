@@ -128,7 +128,6 @@ def _rows(model: Model) -> Iterator[Row]:
             example = None
         else:
             example = LIBRARIES[model.library](model.name)
-            example.module.train()
         _forget_peak()
         before, began = _peak_bytes(), resource.getrusage(resource.RUSAGE_SELF).ru_utime
         try:

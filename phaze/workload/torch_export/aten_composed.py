@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from math import ceil, log2, prod
+from math import ceil, inf, log2, prod
 from types import MappingProxyType
 
 from phaze.workload.operators.operator_graph import OpKind
 from phaze.workload.operators.recurrent_layers import Cell, Weights, recurrent_layer
 from phaze.workload.torch_export.aten_lowering import Lowering, Rule
-from phaze.workload.torch_export.exported_program import Node, Ref, tensors_in
+from phaze.workload.torch_export.exported_program import Node, Ref, integer, number, tensors_in
 
 _STEP = OpKind.ELEMENTWISE
 
@@ -136,6 +136,49 @@ def grouped_product(low: Lowering, node: Node) -> str:
     return low.add(node, OpKind.VIEW, [made])
 
 
+_FEW_ROWS = 25  # up to so many distances are taken one by one (ATen's cdist_impl)
+
+
+def distances(low: Lowering, node: Node) -> str:
+    """`cdist` of (..., P, M) and (..., R, M): |a - b|^2 = |a|^2 + |b|^2 - 2 a b, for all P x R pairs one product.
+
+    As ATen takes it of Euclidean distances of more than 25 rows; of fewer, and for other norms, each difference is
+    taken, raised and summed.
+    """
+    a, b, shape = low.tensor(node, "x1"), low.tensor(node, "x2"), low.shape_of(node)
+    power = 2.0 if node.get("p") is None else number(node, "p")
+    mode = integer(node, "compute_mode", 0)
+    many = max(low.shape(a)[-2], low.shape(b)[-2]) > _FEW_ROWS
+    if power != 2.0 or mode == 2 or (mode == 0 and not many):
+        return _each_distance(low, node, a, b, power)
+    made = low.add(node, OpKind.MATMUL, [a, b], step="product", shape=shape, transpose_b=True)
+    for side, tensor in (("left", a), ("right", b)):
+        wide = low.shape(tensor)
+        column, row = (*wide[:-1], 1), (*wide[:-2], 1, wide[-2])
+        squares = low.add(node, _STEP, [tensor], step=f"{side}_squares", shape=wide, function="mul")
+        length = low.add(node, OpKind.REDUCE, [squares], step=f"{side}_sum", shape=column, function="sum")
+        if side == "right":
+            length = low.view(node, length, row, "right_row")
+        made = low.add(node, _STEP, [made, length], step=f"add_{side}", shape=shape, function="add")
+    return low.add(node, _STEP, [made], function="sqrt")
+
+
+def _each_distance(low: Lowering, node: Node, a: str, b: str, power: float | None) -> str:
+    *lead, rows, columns = low.shape_of(node)
+    width = low.shape(a)[-1]
+    wide, narrow = (*lead, rows, columns, width), (*lead, rows, columns)
+    left = low.view(node, a, (*low.shape(a)[:-1], 1, width), "left")
+    right = low.view(node, b, (*low.shape(b)[:-2], 1, *low.shape(b)[-2:]), "right")
+    apart = low.add(node, _STEP, [left, right], step="difference", shape=wide, function="sub")
+    raised = "mul" if power == 2.0 else "abs" if power in {1.0, inf} else "pow"
+    terms = low.add(node, _STEP, [apart], step="terms", shape=wide, function=raised)
+    whole = "max" if power == inf else "sum"
+    if power in {1.0, inf}:
+        return low.add(node, OpKind.REDUCE, [terms], function=whole)
+    total = low.add(node, OpKind.REDUCE, [terms], step="sum", shape=narrow, function=whole)
+    return low.add(node, _STEP, [total], function="sqrt" if power == 2.0 else "pow")
+
+
 def _check_batch_first(low: Lowering, node: Node, argument: str) -> None:
     value = node.get(argument)
     if isinstance(value, Ref) and low.extents[value.tensor].batch_axis not in {0, None}:
@@ -149,6 +192,7 @@ COMPOSED: MappingProxyType[str, Rule] = MappingProxyType(
         "lerp": lerp,
         "_weight_norm": weight_norm,
         "_weight_norm_interface": weight_norm,
+        "cdist": distances,
         "col2im": overlapping_sum,
         **dict.fromkeys(("scatter_add", "index_add", "scatter_reduce"), scattered_sum),
         **dict.fromkeys(("grid_sampler", "grid_sampler_2d", "grid_sampler_3d"), grid_sample),

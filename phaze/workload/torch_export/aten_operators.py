@@ -23,6 +23,15 @@ _FUNCTIONS = {
     **dict.fromkeys(("feature_dropout", "alpha_dropout"), "dropout"),
     **dict.fromkeys(("cumsum", "logcumsumexp", "cumprod"), "scale"),  # one operation per element
     **dict.fromkeys(("tril", "triu"), "where"),
+    **dict.fromkeys(("tan", "atan", "asin", "acos", "arctan"), "sin"),
+    **dict.fromkeys(("sinh", "cosh", "exp2"), "exp"),
+    **dict.fromkeys(("erfc", "erfinv", "special_erf"), "erf"),
+    **dict.fromkeys(("softshrink", "hardshrink", "nan_to_num"), "clip"),
+    **dict.fromkeys(("frac", "fix", "sgn"), "cast"),
+    "absolute": "abs",
+    "negative": "neg",
+    "special_expit": "sigmoid",
+    "rrelu": "leaky_relu",
     "hardsigmoid": "hard_sigmoid",
     "hardswish": "hard_swish",
     "log1p": "log",
@@ -58,6 +67,7 @@ def _products() -> dict[str, Rule]:
         "addmm": ("mat1", "mat2", "self"),
         "baddbmm": ("batch1", "batch2", "self"),
         "mv": ("self", "vec", ""),
+        "addmv": ("mat", "vec", "self"),
     }.items():
         table[name] = partial(aten_products.product, *arguments)
     stem = "scaled_dot_product"
@@ -125,7 +135,7 @@ def _registry() -> dict[str, Rule]:
         name: partial(aten_vector.unary, function) for name, function in _FUNCTIONS.items()
     }
     table |= {name: partial(aten_vector.binary, *functions) for name, functions in _BINARY.items()}
-    table |= dict.fromkeys(("div", "true_divide", "floor_divide"), aten_vector.divide)
+    table |= dict.fromkeys(("div", "divide", "true_divide", "floor_divide"), aten_vector.divide)
     table |= dict.fromkeys(("where", "masked_fill"), aten_vector.chosen)
     table |= dict.fromkeys(("outer", "ger"), aten_vector.outer)
     table |= dict.fromkeys(("softmax", "_softmax", "log_softmax", "_log_softmax"), aten_vector.softmax)

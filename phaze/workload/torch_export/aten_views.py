@@ -29,9 +29,10 @@ VIEWS = frozenset(
         *("permute", "transpose", "t", "mT", "mH", "numpy_T", "swapaxes", "swapdims", "movedim", "moveaxis"),
         *("expand", "broadcast_to", "repeat", "tile", "repeat_interleave", "roll", "flip"),
         *("squeeze", "unsqueeze", "slice", "narrow", "select", "diagonal", "as_strided", "unfold", "im2col"),
-        *("pad", "constant_pad_nd", "reflection_pad1d", "reflection_pad2d", "replication_pad2d"),
+        *("pad", "constant_pad_nd", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d"),
+        *("replication_pad1d", "replication_pad2d", "replication_pad3d", "rot90", "fliplr", "flipud"),
         *("index", "index_select", "gather", "take_along_dim"),
-        *("pixel_shuffle", "pixel_unshuffle", "channel_shuffle"),
+        *("pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "native_channel_shuffle"),
         *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "one_hot"),
         *(
             "_upsample_nearest_exact1d",
@@ -41,18 +42,20 @@ VIEWS = frozenset(
             "imag",
         ),
         *("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not", "logical_xor"),
-        *("bitwise_and", "bitwise_or", "bitwise_not", "isnan", "isinf", "__and__", "__or__"),
+        *("bitwise_and", "bitwise_or", "bitwise_not", "isnan", "isinf", "isfinite", "__and__", "__or__"),
     }
 )
 """Data movement, and comparisons (masks): one result, no cost."""
 
 SPLITS = frozenset({"split", "split_with_sizes", "chunk", "unbind", "tensor_split", "unsafe_split", "hsplit"})
+SPLITS |= {"vsplit", "dsplit", "unsafe_chunk"}
 """Views with several results."""
 
 JOINS = frozenset(
     {
         *("cat", "concat", "stack", "hstack", "vstack", "slice_scatter", "select_scatter"),
         *("scatter", "index_put", "index_copy", "masked_scatter"),
+        *("concatenate", "dstack", "column_stack", "row_stack", "diagonal_scatter"),
     }
 )
 """Views of several tensors."""

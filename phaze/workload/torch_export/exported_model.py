@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -37,7 +37,33 @@ def clean(program: Program) -> Program:
 
     Raises InputError where a part of a tensor is overwritten that is read under another name later.
     """
-    return _needed(_rejoined(_filled(_functional(program))))
+    return _needed(_before_sums(_rejoined(_filled(_functional(program)))))
+
+
+def _before_sums(program: Program) -> Program:
+    """Let outputs that are one number over all samples, losses of a model's own, stand for what is summed in them.
+
+    As losses of torch do (`LOSSES`): whoever trains the model appends the loss.
+    """
+    live = _reached(program.nodes, program.inputs)
+    makers = {t: node for node in program.nodes for t in node.outputs}
+
+    def summed(tensor: str) -> Iterator[str]:
+        """What a sum over everything reads, through the arithmetic on it; any other tensor is itself."""
+        node = makers.get(tensor)
+        read = [] if node is None else [t for t in node.reads() if t in live]
+        of_numbers = all(program.tensors[t].shape == () for t in read)
+        if node is None or program.tensors[tensor].shape != () or not (of_numbers or node.operator in _SUMS):
+            yield tensor
+            return
+        for each in read:
+            yield from summed(each)
+
+    outputs = (t for out in program.outputs for t in (summed(out) if out in live else (out,)))
+    return replace(program, outputs=tuple(dict.fromkeys(outputs)))
+
+
+_SUMS = frozenset({"sum", "mean"})
 
 
 def _filled(program: Program) -> Program:
@@ -345,6 +371,16 @@ def _branches(names: Collection[str], every: Collection[str]) -> list[str]:
     others = {path for name in every if name not in names for path in _above(name)}
     shown = (next((p for p in reversed([*_above(name)]) if p not in others), name) for name in names)
     return [path if count == 1 else f"{path} ({count})" for path, count in Counter(shown).items()]
+
+
+def without_rule(program: Program) -> frozenset[str]:
+    """Full names of the operators that would have to be read and that no rule knows."""
+    if all(node.operator in RULES or node.operator in GENERATORS for node in program.nodes):
+        return frozenset()
+    plain = clean(program)
+    working = _reached(plain.nodes, (*plain.inputs, *plain.parameters))
+    nodes = (node for node in plain.nodes if not working.isdisjoint(node.outputs))
+    return frozenset(node.target for node in nodes if node.operator not in RULES)
 
 
 def _reached(nodes: tuple[Node, ...], sources: tuple[str, ...] | Mapping[str, str]) -> frozenset[str]:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
+import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from copy import deepcopy
 from dataclasses import dataclass, field
 from io import StringIO
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +23,12 @@ from phaze.errors import InputError, Remark
 from phaze.workload.fusion_rules import ALL_FUSION, Fusion
 from phaze.workload.graph_workload import GraphWorkload, answerable_mode
 from phaze.workload.patterns.decode_step import DecodingModel
-from phaze.workload.torch_export.exported_model import ExportedModel, join_recordings, overwritten_part
+from phaze.workload.torch_export.exported_model import (
+    ExportedModel,
+    join_recordings,
+    overwritten_part,
+    without_rule,
+)
 from phaze.workload.torch_export.exported_program import (
     Node,
     Program,
@@ -91,7 +99,7 @@ class TracedGraph:
             if node in pieces or node.op not in {"placeholder", "call_function"}:
                 continue
             made = dict(self._results(node, outer, pieces))
-            self.tensors |= {name: _info(value) for name, value in made.items()}
+            self.tensors |= {name: self._info(node, value) for name, value in made.items()}
             if node.op == "placeholder":
                 continue
             target = str(node.target)
@@ -105,6 +113,15 @@ class TracedGraph:
             else:
                 arguments = {key: _argument(value, outer) for key, value in _named(node)}
                 self.nodes.append(Node(outer[node], target, arguments, tuple(made), _path(node), detached))
+
+    def _info(self, node: FxNode, value: FxValue) -> TensorInfo:
+        try:
+            shape = tuple(int(size) for size in value.shape)
+        except RuntimeError as error:
+            where = f" in module {path!r}" if (path := _path(node)) else ""
+            what = f"sizes depend on the content of tensors, so it is not a fixed graph: {node.target}{where}"
+            raise InputError(f"{self.source}: {what}") from error
+        return TensorInfo(shape, str(value.dtype).removeprefix("torch."))
 
     def _taken(self, node: FxNode, first: FxNode) -> FxNode:
         """The nested graph that runs: the first, or of two branches the one that the user says."""
@@ -181,10 +198,6 @@ def _is_module(module: FxModule, node: FxNode) -> bool:
     return hasattr(getattr(module, str(node.target), None), "graph")
 
 
-def _info(value: FxValue) -> TensorInfo:
-    return TensorInfo(tuple(int(size) for size in value.shape), str(value.dtype).removeprefix("torch."))
-
-
 def _named(node: FxNode) -> Iterator[tuple[str, FxValue]]:
     """Arguments by the names of the operator's schema."""
     schema = getattr(node.target, "_schema", None)
@@ -221,6 +234,11 @@ A module is exported twice with fixed sizes rather than once with a dynamic batc
 module can be exported with, while a dynamic batch fails wherever code asks for the size (masks, reshapes,
 recurrent layers). The factor of 7 is a prime that is rare as a dimension.
 """
+
+_NEEDS_A_DEVICE = ("same device", "unsupported autocast device_type", "unsupported scalarType")
+"""What torch says of modules that cannot be recorded where nothing has memory."""
+_READS_CONTENT = ("data-dependent", "non-nested SymInt")
+"""What it says where sizes, or the branch that is taken, are read from tensors (`tolist`, `item`)."""
 
 _FAULTS = (RuntimeError, TypeError, ValueError, AttributeError, LookupError, AssertionError, ArithmeticError)
 
@@ -339,15 +357,34 @@ def _silence() -> Iterator[None]:
 
 
 def _program(exported: Exported, batch: int, name: str, told: Told) -> Program:
-    """Description of an exported program; parts of tensors that it overwrites become copies first."""
-    try:
+    """Description of an exported program.
+
+    Parts of tensors that it overwrites become copies first, operators without a rule what torch takes them apart into.
+    """
+    program = TracedGraph(name, exported, told.branch).program(batch)
+    if overwritten_part(program) is not None:
+        exported = exported.run_decompositions({})
         program = TracedGraph(name, exported, told.branch).program(batch)
-        if overwritten_part(program) is None:
-            return program
-        return TracedGraph(name, exported.run_decompositions({}), told.branch).program(batch)
-    except RuntimeError as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise InputError(f"{name}: its sizes depend on the content of tensors: {reason}") from error
+    for _ in range(_DEPTH):
+        parts = _decompositions(without_rule(program))
+        if not parts or any(
+            node.detached for node in program.nodes
+        ):  # regions without gradients are lost in it
+            break
+        exported = exported.run_decompositions(parts)
+        program = TracedGraph(name, exported, told.branch).program(batch)
+    return program
+
+
+_DEPTH = 4  # how often operators are taken apart whose parts have no rule either
+
+
+def _decompositions(targets: Set[str]) -> Mapping[Any, Any]:
+    """What torch makes of operators in terms of others, of those among some (full names) that it knows so."""
+    if not targets:
+        return {}
+    known = importlib.import_module("torch.export").default_decompositions()
+    return {operator: made for operator, made in known.items() if str(operator) in targets}
 
 
 def require_torch() -> ModuleType:
@@ -396,7 +433,7 @@ def _exported(
             return torch.export.export(module, *given())
     except _FAULTS as error:
         fault: Exception = error
-    if on_meta and "same device" in str(fault):
+    if on_meta and any(told in str(fault) for told in _NEEDS_A_DEVICE):
         try:
             part, pretending = _as_if_on_cpu(torch, module)
             device = torch.device("cpu")
@@ -406,10 +443,20 @@ def _exported(
         except _FAULTS as error:
             fault = error
     reason = str(fault).strip().partition("\n")[0]
-    if "data-dependent" in reason:
+    if any(told in reason for told in _READS_CONTENT):
         what = "what it computes depends on the content of tensors, so it is not a fixed graph"
-        raise InputError(f"{name}: {what} ({reason})") from fault
+        raise InputError(f"{name}: {what}{_place(fault, torch)}") from fault
     raise InputError(f"{name}: torch.export cannot record it at batch {batch}: {reason}") from fault
+
+
+def _place(fault: Exception, torch: ModuleType) -> str:
+    """Function and line, in brackets, of the code closest to a fault that is not torch's own; empty if none is."""
+    own = tuple(f"{Path(code).parent}{os.sep}" for code in (str(torch.__file__), __file__))
+    frames = traceback.extract_tb(fault.__traceback__)
+    found = next((f for f in reversed(frames) if not f.filename.startswith((*own, "<"))), None)
+    if found is None:
+        return ""
+    return f" (in {found.name}, line {found.lineno} of {Path(found.filename).name})"
 
 
 def _as_if_on_cpu(torch: ModuleType, module: torch.nn.Module) -> tuple[torch.nn.Module, FakeMode]:

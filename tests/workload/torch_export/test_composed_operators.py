@@ -3,6 +3,7 @@
 import pytest
 
 from phaze import from_torch
+from phaze.errors import InputError
 from phaze.workload.graph_workload import GraphWorkload
 from phaze.workload.operators.operator_graph import OpKind
 from phaze.workload.torch_export.torch_tracing import record
@@ -153,3 +154,74 @@ def test_experts_by_a_grouped_product():
     graph, _ = operators(routed, (4, 16, 24))
     (product,) = (op for op in graph.operators if op.inputs[-1] == "more.0" or op.name.endswith("products"))
     assert graph.tensors[product.outputs[0]].shape == (4, BATCH * 8 // 4, 24)
+
+
+PAIRS = {  # rows of the other side, power: as a product from 26 rows on, unless torch is told otherwise
+    "many": (40, 2.0, "use_mm_for_euclid_dist_if_necessary", True),
+    "few": (5, 2.0, "use_mm_for_euclid_dist_if_necessary", False),
+    "few, as a product": (5, 2.0, "use_mm_for_euclid_dist", True),
+    "many, one by one": (40, 2.0, "donot_use_mm_for_euclid_dist", False),
+    "sums": (40, 1.0, "use_mm_for_euclid_dist_if_necessary", False),
+    "largest": (40, float("inf"), "use_mm_for_euclid_dist_if_necessary", False),
+    "general": (40, 3.0, "use_mm_for_euclid_dist_if_necessary", False),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_distances_of_all_pairs(name):
+    """2 x rows x columns x width operations of a product, or a difference of every pair along every dimension."""
+    columns, power, how, is_product = PAIRS[name]
+    module = Of(lambda m, y: torch.cdist(y, m.more[0], power, how), 16, (columns, 16))
+    graph = from_torch(module, (torch.randn(ROWS),), name="m", mode=Mode.PREFILL).operator_graph(BATCH)
+    kinds = [op.kind for op in graph.operators if op.kind is not OpKind.VIEW]
+    wide = [t for t in graph.tensors.values() if t.shape == (BATCH, 8, columns, 16)]
+    assert kinds.count(OpKind.MATMUL) == 1 + is_product
+    assert bool(wide) is not is_product
+    assert graph.tensors[graph.outputs[0]].shape == (BATCH, 8, columns)
+    if is_product:
+        flops = (
+            from_torch(module, (torch.randn(ROWS),), name="m", mode=Mode.PREFILL).chain(BATCH, 1).model_flops
+        )
+        assert flops == 2 * BATCH * 8 * 16 * (16 + columns)
+
+
+def test_what_no_rule_knows_is_taken_apart_by_torch():
+    """The same operators as of the parts written out, also where parts have parts of their own."""
+    whole = {
+        "inner": lambda m, y: torch.inner(y, m.more[0]),
+        "logaddexp": lambda m, y: torch.logaddexp(y, 2 * y),
+        "cosine": lambda m, y: F.cosine_similarity(y, m.table[:, 0] * y, dim=-1),
+    }
+    kinds = {name: operators(function, (5, 16))[1].count(OpKind.MATMUL) for name, function in whole.items()}
+    assert kinds == {"inner": 2, "logaddexp": 1, "cosine": 1}
+    model = from_torch(Of(whole["inner"], 16, (5, 16)), (torch.randn(ROWS),), mode=Mode.PREFILL)
+    assert model.chain(BATCH, 1).model_flops == 2 * BATCH * 8 * 16 * (16 + 5)
+
+
+def test_an_operator_that_torch_cannot_take_apart_is_named():
+    with pytest.raises(InputError, match=r"unsupported operator aten\.cummax"):
+        operators(lambda m, y: torch.cummax(y, 1)[0])
+
+
+def test_a_loss_of_its_own_beside_an_output_stands_for_what_it_sums():
+    """A vector quantiser hands out a commitment beside its image: work and weights of both are kept."""
+
+    class Quantised(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.beside = nn.Linear(16, 16), nn.Linear(16, 4)
+
+        def forward(self, x):
+            y, z = self.inner(x), self.beside(x)
+            return y, 0.25 * (z**2).mean() + z.abs().sum() / 8
+
+    workload = from_torch(Quantised(), (torch.randn(ROWS),), name="m")
+    graph = workload.operator_graph(BATCH)
+    losses = [graph.tensors[op.inputs[0]].shape for op in graph.operators if op.kind is OpKind.LOSS]
+    assert losses == [(BATCH, 8, 16), (BATCH, 8, 4), (BATCH, 8, 4)]
+    assert workload.parameter_count == 17 * 16 + 17 * 4
+
+
+def test_a_number_over_all_samples_that_comes_back_is_refused():
+    with pytest.raises(InputError, match="does not keep the batch"):
+        operators(lambda m, y: y * y.mean())

@@ -222,7 +222,7 @@ def test_a_loss_inside_the_module_stands_for_its_logits():
     [
         (lambda x: x.sum() * x, "does not keep the batch"),
         (lambda x: x[x > 0], "depend on the content"),
-        (lambda x: torch.linalg.det(x @ x.mT), "unsupported operator aten.linalg_det"),
+        (lambda x: torch.linalg.det(x @ x.mT), "unsupported operator aten._linalg_det"),
         (lambda x: x.relu() if len(x) < 5 else x.tanh(), "depends on the batch"),
     ],
 )
@@ -315,9 +315,45 @@ class Deciding(nn.Module):
 
 
 def test_what_depends_on_content_is_one_sentence_and_nothing_before_it(capfd):
-    with pytest.raises(InputError, match="depends on the content of tensors, so it is not a fixed graph"):
+    told = r"not a fixed graph \(in forward, line \d+ of test_exported_torch\.py\)$"
+    with pytest.raises(InputError, match=f"depends on the content of tensors, so it is {told}"):
         from_torch(Deciding(), (torch.zeros(2, 8),))
     assert capfd.readouterr() == ("", "")
+
+
+class Choosing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.inner(x[x.sum(1) > 0])
+
+
+def test_sizes_that_depend_on_content_name_what_makes_them(capfd):
+    with pytest.raises(InputError, match=r"sizes depend on the content of tensors, .*aten\.index\.Tensor"):
+        from_torch(Choosing(), (torch.zeros(2, 8),))
+    assert capfd.readouterr() == ("", "")
+
+
+class Casting(nn.Module):
+    """Asks for a mode of arithmetic on the device that its input lies on."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(8, 8)
+
+    def forward(self, x):
+        with torch.autocast(x.device.type, enabled=False):
+            return self.inner(x.float())
+
+
+def test_a_mode_of_arithmetic_that_nothing_without_memory_has():
+    with torch.device("meta"):
+        module = Casting()
+    one, other = (from_torch(m, (torch.zeros(2, 8),), name="m") for m in (module, Casting()))
+    kinds = [[(op.name, op.kind) for op in w.operator_graph(3).operators] for w in (one, other)]
+    assert kinds[0] == kinds[1]
 
 
 def test_a_batch_that_is_not_the_first_axis_is_said():
