@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import select
 import sys
 import time
 from contextlib import suppress
@@ -19,7 +20,6 @@ from pathlib import Path
 
 _LOOK_S = 0.05
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_poll = Connection.poll
 
 
 class IdleClock:
@@ -48,11 +48,16 @@ class IdleClock:
         until = None if timeout is None else self.show() + timeout
         while True:
             spent = _children_s()
-            there = _poll(connection, 0.0 if timeout == 0 else _LOOK_S)
+            there = _is_there(connection, 0.0 if timeout == 0 else _LOOK_S)
             worked = (now - spent[pid] for pid, now in _children_s().items() if pid in spent)
             self.before_s += max(worked, default=0.0)
             if there or not active_children() or (until is not None and self.show() >= until):
                 return there
+
+
+def _is_there(connection: Connection, timeout: float) -> bool:
+    """`Connection.poll` by the machine's own clock; that one would wait by this module's, which waits with it."""
+    return bool(select.select([connection], [], [], timeout)[0])
 
 
 def _children_s() -> dict[int, float]:

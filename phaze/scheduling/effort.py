@@ -27,6 +27,10 @@ class SolveLimits:
         return self.states <= 0 or self.left_s() <= 0
 
 
+class LimitsOver(Exception):  # noqa: N818 - no error: who sets limits expects it
+    """Limits were over before something that is worth nothing by halves was worked out."""
+
+
 KNOWN = SolveLimits(lambda: 0.0, 0.0)
 """No search: the best schedules that are known have to do."""
 

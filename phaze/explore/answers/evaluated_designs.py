@@ -22,12 +22,16 @@ from phaze.explore.evaluation.sample_costs import SampleCosts
 from phaze.explore.evaluation.training_config import TrainingConfig, config_columns
 from phaze.explore.request.design_metrics import PRICED, metric
 from phaze.explore.request.partner_process import PartnerProcess
+from phaze.explore.request.search_progress import Clock
 from phaze.hardware.architecture import Architecture, from_rows, from_table
 from phaze.hardware.architecture_naming import architecture_id, architecture_ids, decoded
 from phaze.hardware.economics.package_price import price_usd
 from phaze.hardware.silicon.die_area import area_mm2
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.scheduling.passes import SolveLimits
+from phaze.tolerances import POINT_STATES
+
+TOLD_TOGETHER = 2  # points of the frontier whose plans are worked out between two looks at the clock
 
 
 class ToldAside:
@@ -39,43 +43,56 @@ class ToldAside:
         self._partner = partner
 
     @classmethod
-    def of(
-        cls,
-        partner: PartnerProcess,
-        rows: Sequence[Evaluation],
-        frontier: Sequence[int],
-        designs: Sequence[int],
-        effort: SolveLimits,
-    ) -> ToldAside:
-        """Ask for some of the rows."""
-        partner.ask(ToldPiece({row: rows[row] for row in (*frontier, *designs)}, frontier, designs, effort))
-        return cls(partner, frontier, designs)
+    def of(cls, partner: PartnerProcess, piece: ToldPiece) -> ToldAside:
+        """Ask for some rows."""
+        partner.ask(piece)
+        return cls(partner, piece.frontier, piece.designs)
 
     @cached_property
     def told(self) -> tuple[dict[int, FrontierPoint], dict[int, Design]]:
-        """Points of the frontier, and designs, by row."""
+        """Points of the frontier, and designs, by row: all, or those for which there was time."""
         found: tuple[dict[int, FrontierPoint], dict[int, Design]] = self._partner.answer()
         return found
 
 
 @dataclass(frozen=True)
 class ToldPiece:
-    """Evaluated points of one workload, by row, to be told in the process that knows them."""
+    """Evaluated points of one workload, by row, to be told in the process that knows them.
+
+    `clock`: how long schedules are searched for. `hurried`: once it shows that time is over, no more than the first
+    points of `frontier` and the first of `designs` are told.
+    """
 
     rows: Mapping[int, Evaluation]
     frontier: Sequence[int]
     designs: Sequence[int]
-    effort: SolveLimits
+    clock: Clock
+    hurried: bool = False
 
     def on(self, context: SearchContext) -> tuple[dict[int, FrontierPoint], dict[int, Design]]:
-        """Points of the frontier, and designs as far as there is time, by row."""
+        """Points of the frontier, and designs, by row, as far as there is time."""
+        # Who waits has interrupted everything before, and may tell this process so once more.
+        clock = Clock(self.clock.left()) if self.hurried else self.clock
+        effort, evaluated = SolveLimits(clock.left, POINT_STATES), list(self.rows.values())
+        found = EvaluatedDesigns(context.candidates, [context.evaluator], evaluated, effort)
         places = {row: place for place, row in enumerate(self.rows)}
-        evaluated = list(self.rows.values())
-        found = EvaluatedDesigns(context.candidates, [context.evaluator], evaluated, self.effort)
-        found.place(list(places.values()))
-        frontier = found.frontier([places[row] for row in self.frontier])
-        designs = {row: found.design(places[row]) for row in self.designs}
-        return dict(zip(self.frontier, frontier, strict=True)), designs
+        together = TOLD_TOGETHER if self.hurried else max(1, len(self.frontier))
+        designs, points = dict[int, Design](), dict[int, FrontierPoint]()
+        if not self.hurried:
+            found.place(list(places.values()))
+        for row in self.designs[:1]:
+            designs[row] = found.design(places[row])
+        for begin in range(0, len(self.frontier), together):
+            if self.hurried and points and clock.over:
+                break
+            some = self.frontier[begin : begin + together]
+            found.place([places[row] for row in some])
+            points |= zip(some, found.frontier([places[row] for row in some]), strict=True)
+        for row in self.designs[1:]:
+            if self.hurried and clock.over:
+                break
+            designs[row] = found.design(places[row])
+        return points, designs
 
 
 class EvaluatedDesigns:
@@ -110,6 +127,19 @@ class EvaluatedDesigns:
             for w, evaluator in enumerate(evaluators)
         ]
 
+    def is_elsewhere(self, row: int) -> bool:
+        """Whether another process tells a row."""
+        return row in self._elsewhere
+
+    @property
+    def told_elsewhere(self) -> frozenset[int]:
+        """Points of the frontier that another process tells: those for which it had time."""
+        return frozenset() if self._aside is None else frozenset(self._aside.told[0])
+
+    def tells(self, row: int) -> bool:
+        """Whether `design` may be asked for a row: not where another process had no time for it."""
+        return self._aside is None or row not in self._aside.designs or row in self._aside.told[1]
+
     def place(self, rows: Sequence[int]) -> None:
         """Find the plans of some rows, all of one config together."""
         for part in self._parts:
@@ -136,7 +166,7 @@ class EvaluatedDesigns:
                 zip(plans, frontier_points(part.evaluator, config, plans, varied, margin), strict=True)
             )
         if aside is not None and len(here) < len(rows):
-            points.update(aside.told[0])
+            points |= aside.told[0]
         return [points[row] for row in rows]
 
     def steps(self, rows: Sequence[int]) -> list[ScorePoint]:

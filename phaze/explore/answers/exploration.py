@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from phaze.errors import LEFT_OUT, OutOfTimeError
 from phaze.explore.answers.certificate_counts import PointCounts, certificate
 from phaze.explore.answers.chip_comparison import chips_beside, plan_beside
-from phaze.explore.answers.evaluated_designs import EvaluatedDesigns, ToldAside
+from phaze.explore.answers.evaluated_designs import TOLD_TOGETHER, EvaluatedDesigns, ToldAside, ToldPiece
 from phaze.explore.answers.searched_question import (
     best_kept,
     design_columns,
@@ -54,7 +54,6 @@ Beside = Callable[[], list[Comparison] | None]
 """Tells what was worked out beside something else."""
 
 NEXT_BEST = 5
-TOLD_TOGETHER = 4  # points of the frontier whose plans are worked out between two looks at the clock
 WORTH_PARTNER = 1 << 22  # points of which half are worth a process
 SMALLEST = 32  # architectures of least power that are looked at where none draws little enough
 
@@ -396,7 +395,8 @@ class Exploration:
         found = EvaluatedDesigns(self.candidates, self.evaluators, shown.rows, effort, aside)
         found.place([best])
         shown, proof = self._in_time(found, shown, proof)
-        found.place(ranked)
+        if not self._whole_clock.interrupted:
+            found.place(ranked)
         winner = found.design(best)
         parts = self._parts(found, shown, winner, chips)
         document = ResultDocument(
@@ -419,29 +419,38 @@ class Exploration:
         if not (members and self.axes.fixed and self._whole_clock.interrupted):
             found.place(members)
             return shown, proof
-        ranked = [row for row in dict.fromkeys([*self.ranked(shown), *members]) if row in members]
+        here = [row for row in self._in_turn(shown) if not found.is_elsewhere(row)]
         told = set[int]()
-        while len(told) < len(ranked) and (not told or self.reporting.left_s() > 0):
-            some = ranked[len(told) : len(told) + TOLD_TOGETHER]
+        while len(told) < len(here) and (not told or self.reporting.left_s() > 0):
+            some = here[len(told) : len(told) + TOLD_TOGETHER]
             found.place(some)
             told.update(some)
+        told |= found.told_elsewhere
         if left := len(members) - len(told):
             note = f"{left} points of the frontier {LEFT_OUT}"
             self.progress.update("describing", len(told), len(members), note)
         frontier = [row for row in shown.frontier if row in told]
         return replace(shown, frontier=frontier), replace(proof, complete=proof.complete and not left)
 
+    def _in_turn(self, shown: Shown) -> list[int]:
+        """Rows whose plans are told beside those of the best, the best ones first."""
+        members = self._placed(shown)
+        return [row for row in dict.fromkeys([*self.ranked(shown), *members]) if row in members]
+
     def _told_aside(self, shown: Shown, ranked: Sequence[int]) -> ToldAside | None:
-        """What the other process tells of rows in its configs; nothing once somebody has ended the search."""
-        if self._dealt is None or self._whole_clock.interrupted:
+        """What the other process tells of rows in its configs, of which this one knows no plans."""
+        hurried = self._whole_clock.interrupted
+        if self._dealt is None or (hurried and not self.axes.fixed):
             return None
-        effort = SolveLimits(Clock(self.reporting.left_s()).left, POINT_STATES)
+        self._dealt.await_partner()
         configs = [c for c, away in zip(self.evaluator.configs, self._dealt.away, strict=True) if away]
         frontier, designs = (
             [row for row in rows if shown.rows[row].configs[0] in configs]
-            for rows in (self._placed(shown), ranked)
+            for rows in (self._in_turn(shown), ranked)
         )
-        return ToldAside.of(self._dealt.partner, shown.rows, frontier, designs, effort)
+        clock = Clock(self.reporting.left_s())
+        rows = {row: shown.rows[row] for row in (*frontier, *designs)}
+        return ToldAside.of(self._dealt.partner, ToldPiece(rows, frontier, designs, clock, hurried))
 
     def _figures(self, shown: Shown, place: int) -> Sequence[float]:
         """Objective, power and area of a row."""
@@ -489,7 +498,8 @@ class Exploration:
                 left = f"{len(rows) - len(told)} of the next best designs {LEFT_OUT}"
                 self.progress.update("describing", len(told), len(rows), left)
                 break
-            told.append(found.design(row))
+            if found.tells(row):
+                told.append(found.design(row))
         return told
 
 

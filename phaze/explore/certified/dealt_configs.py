@@ -118,6 +118,10 @@ class DealtConfigs:
         open_[[*self._ready, *(piece.config for piece in self._asked)]] = False
         return open_
 
+    def await_partner(self) -> None:
+        """Wait until the other process has done all that it was asked for ahead: what it is asked next is next."""
+        self._receive()
+
     def _receive(self, most: int = 0) -> None:
         """Wait until at most that many batches that were asked for ahead are not there."""
         while len(self._asked) > most:

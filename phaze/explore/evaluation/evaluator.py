@@ -18,7 +18,7 @@ from phaze.parallel.parallel_plan import ParallelPlan
 from phaze.parallel.plan_batches.cut_pipelines import GroupTimes
 from phaze.parallel.plan_batches.plan_outline import PlanTier, amounts_between, least_bytes, least_flops
 from phaze.parallel.plan_search.fastest_plans import FastestPlans
-from phaze.scheduling.effort import ENDLESS, Patience
+from phaze.scheduling.effort import ENDLESS, LimitsOver, Patience
 from phaze.scheduling.layers import LayerTimes
 from phaze.scheduling.passes import NEVER_S, SolveLimits
 from phaze.tolerances import BOUND_ROUNDING, FEW_STATES, SAME
@@ -221,11 +221,18 @@ class Evaluator(CostedTask):
         points, path = self.points(config, rows), self.timed(config).path_bounds(rows)
         return self._bounded(config, rows, points.times(path), give_up_s)
 
-    def _bounded(self, config: TrainingConfig, rows: Rows, times: GroupTimes, limit_s: Floats) -> Floats:
+    def _bounded(
+        self,
+        config: TrainingConfig,
+        rows: Rows,
+        times: GroupTimes,
+        limit_s: Floats,
+        limits: SolveLimits = ENDLESS.ends,
+    ) -> Floats:
         """At most the iteration time, (A,), where groups take these times or longer; see `FastestPlans.bound_s`."""
         found = np.full(len(rows), np.inf)
         for across, at in self._classes(config, rows):
-            found[at] = across.bound_s(times.take(at), limit_s[at])
+            found[at] = across.bound_s(times.take(at), limit_s[at], limits)
         return found
 
     def bounds(
@@ -242,11 +249,11 @@ class Evaluator(CostedTask):
             alive = self._tightened(points, times, give_up_s[at], patience.tightens)
             at, points = at[alive], points.take(alive)
             left = times[0].take(alive), times[1].take(alive)
-            if patience.ends.over:
-                bound_s = self._bound_s(points, left[0])
+            try:
+                found = self._place(points, left, give_up_s[at], patience.ends)
+            except LimitsOver:
+                bound_s = self._bound_s(points, left[0], patience.ends)
                 found = PointBounds(bound_s, np.full(len(at), np.inf), bound_s)
-            else:
-                found = self._place(points, left, give_up_s[at])
             bounds.put(at, found)
         return bounds
 
@@ -262,11 +269,11 @@ class Evaluator(CostedTask):
         """Positions within `rows` of hopeful points, these points, and (lower, upper) times of their layers."""
         at = np.flatnonzero(self.takes(config)[rows] & self._holds(config)[rows])
         points, path = self.points(config, rows[at]), self.timed(config).path_bounds(rows[at])
-        bound_s = self._bounded(config, points.rows, points.times(path), give_up_s[at])
+        bound_s = self._bounded(config, points.rows, points.times(path), give_up_s[at], limits)
         left = np.flatnonzero(bound_s < give_up_s[at])
         at, points = at[left], points.take(left)
         lower, upper = self.timed(config).rough(points.rows, path.take(left), limits)
-        left = np.flatnonzero(self._bound_s(points, lower) < give_up_s[at])
+        left = np.flatnonzero(self._bound_s(points, lower, limits) < give_up_s[at])
         return at[left], points.take(left), (lower.take(left), upper.take(left))
 
     def _tightened(
@@ -323,20 +330,26 @@ class Evaluator(CostedTask):
         )
 
     def _search(
-        self, points: CostedPoints, every: GroupTimes, give_up_s: Floats
+        self, points: CostedPoints, every: GroupTimes, give_up_s: Floats, limits: SolveLimits = ENDLESS.ends
     ) -> tuple[Floats, NDArray[np.int64]]:
         best, choice = np.full(len(points), np.inf), np.full(len(points), -1, dtype=np.int64)
         for across, at in self._classes(points.config, points.rows):
+            if limits.over:
+                raise LimitsOver
             if len(at):
-                best[at], choice[at] = across.best(every.take(at), give_up_s[at])
+                best[at], choice[at] = across.best(every.take(at), give_up_s[at], limits)
         return best, choice
 
     def _place(
-        self, points: CostedPoints, times: tuple[LayerTimes, LayerTimes], give_up_s: Floats
+        self,
+        points: CostedPoints,
+        times: tuple[LayerTimes, LayerTimes],
+        give_up_s: Floats,
+        limits: SolveLimits = ENDLESS.ends,
     ) -> PointBounds:
-        """Bounds on the iteration time from (lower, upper) layer times."""
+        """Bounds on the iteration time from (lower, upper) layer times. Raises LimitsOver."""
         given, shape = (times, give_up_s), (3, len(points))
-        found = self._recalled("place", points, given, shape, lambda: self._placed(points, *given))
+        found = self._recalled("place", points, given, shape, lambda: self._placed(points, *given, limits))
         return PointBounds(*found)
 
     def _recalled(
@@ -364,11 +377,15 @@ class Evaluator(CostedTask):
         return digest(self._rules, [(config, self.timed(config).content) for config in self.configs])
 
     def _placed(
-        self, points: CostedPoints, times: tuple[LayerTimes, LayerTimes], give_up_s: Floats
+        self,
+        points: CostedPoints,
+        times: tuple[LayerTimes, LayerTimes],
+        give_up_s: Floats,
+        limits: SolveLimits,
     ) -> Floats:
         lower, upper = times
         every = points.times(lower)
-        judged, choice = self._search(points, every, give_up_s)
+        judged, choice = self._search(points, every, give_up_s, limits)
         low, high = judged.copy(), judged.copy()
         open_ = np.flatnonzero(lower.differs(upper) & (choice >= 0))
         if len(open_):
@@ -380,10 +397,10 @@ class Evaluator(CostedTask):
                 low[open_] = np.minimum(low[open_], bound_s)
         return np.stack([low, high, judged])
 
-    def _bound_s(self, points: CostedPoints, times: LayerTimes) -> Floats:
+    def _bound_s(self, points: CostedPoints, times: LayerTimes, limits: SolveLimits = ENDLESS.ends) -> Floats:
         """At most the iteration time where layers take these times or longer, (A,)."""
         never = np.full(len(points), np.inf)
-        return self._bounded(points.config, points.rows, points.times(times), never)
+        return self._bounded(points.config, points.rows, points.times(times), never, limits)
 
     def _value(self, points: CostedPoints, every: GroupTimes, choice: NDArray[np.int64]) -> Floats:
         found = np.full(len(points), np.inf)

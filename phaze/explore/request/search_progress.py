@@ -89,7 +89,7 @@ REPORT_SHARE = 0.1
 """Of a time limit: by how much telling what was found may exceed it."""
 LEAST_REPORT_S = 1.0
 """Time to tell what was found in any case."""
-ENDED_REPORT_S = 0.5
+ENDED_REPORT_S = 0.4
 """Time to tell it after somebody ends the search, who waits for two seconds at most."""
 
 
@@ -97,7 +97,7 @@ ENDED_REPORT_S = 0.5
 class ReportingClock:
     """The time there is to tell what a search found: what its clock has left, and a small share of its limit more.
 
-    Where somebody ends the search early it is half a second from then on.
+    Where somebody ends the search early it is `ENDED_REPORT_S` from then on.
     """
 
     clock: Clock

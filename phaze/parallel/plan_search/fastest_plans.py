@@ -21,6 +21,7 @@ from phaze.parallel.plan_batches.plan_columns import PlanColumns
 from phaze.parallel.plan_batches.plan_outline import PlanOutline, PlanTier, plan_tiers
 from phaze.parallel.plan_batches.plan_table import PlanTable
 from phaze.parallel.plan_batches.shape_options import ShapeOptions
+from phaze.scheduling.effort import ENDLESS, LimitsOver, SolveLimits
 from phaze.scheduling.passes import NEVER_S
 
 T = TypeVar("T")
@@ -52,29 +53,32 @@ class FastestPlans:
 
     # -- the search ------------------------------------------------------------------------------------------
 
-    def best(self, times: GroupTimes, give_up_s: Floats) -> tuple[Floats, Integers]:
+    def best(
+        self, times: GroupTimes, give_up_s: Floats, limits: SolveLimits = ENDLESS.ends
+    ) -> tuple[Floats, Integers]:
         """Least seconds of an iteration (A,), and the plan that takes them by its place in `found`.
 
         Infinite, with -1, where nothing fits or `give_up_s` (A,) is not beaten. Of plans that take equally long
-        the first one.
+        the first one. Raises LimitsOver where the limits are over before.
         """
         best, choice = give_up_s.copy(), np.full(len(times), -1, dtype=np.int64)
         for number, tier in enumerate(self.tiers):
             open_ = np.flatnonzero(_least_s(tier.outline, times) < best)
             if len(open_):
-                self._improve(number, times, open_, best, choice)
+                self._improve(number, times, open_, best, choice, limits)
         return np.where(choice != -1, best, inf), choice
 
-    def bound_s(self, times: GroupTimes, give_up_s: Floats) -> Floats:
+    def bound_s(self, times: GroupTimes, give_up_s: Floats, limits: SolveLimits = ENDLESS.ends) -> Floats:
         """Lower bound of the seconds of an iteration (A,), from bounds of all that fits; infinite where nothing does.
 
-        Where even the work alone does not get below `give_up_s` (A,), bounds of that.
+        Where even the work alone does not get below `give_up_s` (A,), bounds of that; the same of all plans that come
+        after the limits.
         """
         found = np.full(len(times), inf)
         for number, tier in enumerate(self.tiers):
             bound = _least_s(tier.outline, times)
             left = np.flatnonzero(bound < np.minimum(found, give_up_s))
-            if len(left):
+            if len(left) and not limits.over:
                 bound[left] = np.maximum(bound[left], _least_s(self.columns(number), times.take(left)))
             np.minimum(found, bound, out=found)
         return found
@@ -112,10 +116,20 @@ class FastestPlans:
 
     # -- steps -----------------------------------------------------------------------------------------------
 
-    def _improve(self, tier: int, times: GroupTimes, at: Rows, best: Floats, choice: Integers) -> None:
+    def _improve(
+        self,
+        tier: int,
+        times: GroupTimes,
+        at: Rows,
+        best: Floats,
+        choice: Integers,
+        limits: SolveLimits,
+    ) -> None:
         """The plans of a tier on the architectures at some rows; what is better takes its place."""
         queue = _Queue(self.columns(tier).bounds_s(times.terms[:, at]), best[at])
         while (wanted := queue.wanted(best[at])) is not None:
+            if limits.over:
+                raise LimitsOver
             column, rows = wanted
             self._try(self._fitted(tier, column), times, at[rows], best, choice)
 
