@@ -23,6 +23,7 @@ from phaze.api.measured_verbs import (
     measure_gpu,
     measure_serving,
     measure_template,
+    networks_choose,
     networks_cost,
     networks_fit,
 )
@@ -94,6 +95,7 @@ __all__ = [
     "measure_serving",
     "measure_template",
     "networks",
+    "networks_choose",
     "networks_cost",
     "networks_fit",
     "pareto",

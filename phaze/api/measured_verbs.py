@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 SIZES = "1KiB,8KiB,64KiB,512KiB,4MiB,32MiB,256MiB,2GiB"
+_CHOICES = ("size_bytes", "algorithm", "time_s", "stages", "synthesized_s", "gain")
 _COSTS = ("size_bytes", "time_s", "bus_bandwidth_bytes_per_s", "algorithm")
 
 
@@ -229,6 +230,35 @@ def networks_cost(
 
 
 @speaks_python
+def networks_choose(
+    network: object = "default",
+    *,
+    collective: str = "all_reduce",
+    devices: int = 8,
+    sizes: str | Sequence[Quantity] = SIZES,
+    arch: object = None,
+    constants: str | None = None,
+) -> Table[Row]:
+    """The best named algorithm of a collective for each size, beside the best in stages made for the network.
+
+    Arguments as of `phaze.networks_cost`. `stages`: devices of each stage, in the order of the reduction.
+
+    Raises InputError where an argument is not valid, or the collective has no stages on the network.
+
+    Example:
+        >>> import phaze
+        >>> phaze.networks_choose("hgx-h100", devices=16, sizes=["1KiB"])[0]["stages"]
+        '16 over 2 tiers'
+    """
+    each = sizes.split(",") if isinstance(sizes, str) else sizes
+    chip = None if arch is None else _chip(arch)
+    told = collective_choices(network, collective, devices, each, chip, constants)
+    return Table(
+        f"{told['collective']} on {told['network']}", told["rows"], columns_of(told["rows"]), _CHOICES
+    )
+
+
+@speaks_python
 def networks_fit(
     file: str | Path, *, system: str | None = None, bandwidth: Quantity | None = None, name: str | None = None
 ) -> NetworkFitted:
@@ -394,6 +424,53 @@ def collective_costs(
             }
         )
     return {"network": network.name, "collective": kind.value, "devices": devices, "rows": rows}
+
+
+def collective_choices(
+    named: object,
+    collective: str,
+    devices: int,
+    sizes: Sequence[Quantity],
+    chip: Architecture | None,
+    constants: str | None,
+) -> dict[str, Any]:
+    """The fastest algorithm of the library per size, and the fastest of all ways in stages. Raises InputError."""
+    import numpy as np
+
+    from phaze.cost.collective_times import ways
+    from phaze.cost.kernels.link_constants import with_laws
+    from phaze.hardware.network_tiers import NAMED
+    from phaze.inputs.named_choices import choose
+    from phaze.workload.work import Collective
+
+    network = _links(named)
+    if constants is not None:
+        network = with_laws(network, _known_family(constants))
+    network = network.model_copy(update={"algorithms": tuple(a for a in network.algorithms if a in NAMED)})
+    told = collective_costs(network, collective, devices, sizes, chip, None)
+    kind = choose(Collective, collective, "--collective")
+    found = ways(kind, network, _link_bandwidth(network, chip), devices)
+    if not found:
+        raise InputError(
+            f"network {network.name}: {collective} among {devices} devices has no stages; members of a tier have "
+            "to be a whole number, and the collective all_reduce, reduce_scatter or all_gather"
+        )
+    rows = []
+    for row in told["rows"]:
+        size = np.asarray(row["size_bytes"])
+        best = min(found, key=lambda way: float(way.law.seconds(size)))
+        seconds = float(best.law.seconds(size))
+        rows.append(
+            {
+                "size_bytes": row["size_bytes"],
+                "algorithm": row["algorithm"],
+                "time_s": row["time_s"],
+                "stages": best.words,
+                "synthesized_s": seconds,
+                "gain": row["time_s"] / seconds,
+            }
+        )
+    return told | {"rows": rows}
 
 
 def _known_family(name: str) -> str:

@@ -67,18 +67,21 @@ _RUNS: Mapping[Collective, tuple[Algorithm, ...]] = MappingProxyType(
             Algorithm.DIRECT,
             Algorithm.IN_NETWORK,
             Algorithm.HIERARCHICAL,
+            Algorithm.SYNTHESIZED,
         ),
         Collective.REDUCE_SCATTER: (
             Algorithm.RING,
             Algorithm.HALVING_DOUBLING,
             Algorithm.DIRECT,
             Algorithm.HIERARCHICAL,
+            Algorithm.SYNTHESIZED,
         ),
         Collective.ALL_GATHER: (
             Algorithm.RING,
             Algorithm.HALVING_DOUBLING,
             Algorithm.DIRECT,
             Algorithm.HIERARCHICAL,
+            Algorithm.SYNTHESIZED,
         ),
         Collective.ALL_TO_ALL: (Algorithm.PAIRWISE, Algorithm.DIRECT),
         Collective.SEND_RECV: (Algorithm.PAIRWISE,),
@@ -88,13 +91,18 @@ _RUNS: Mapping[Collective, tuple[Algorithm, ...]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Work of an algorithm on one tier: steps, bytes sent over it, reduced and copied, senders to one receiver."""
+    """Work of an algorithm on one tier: steps, bytes sent over it, reduced and copied, senders to one receiver.
+
+    `touched`: bytes of memory that reductions read and write; k operands of x bytes each touch (k + 1) x in one pass
+    (GenModel, arXiv 2409.04202).
+    """
 
     steps: float
     sent: float
     reduced: float
     copied: float
     senders: float
+    touched: float = 0.0
 
 
 def runs(collective: Collective) -> tuple[Algorithm, ...]:
@@ -116,9 +124,8 @@ def terms(collective: Collective, algorithm: Algorithm, level: Level, size: int,
     if collective is Collective.SEND_RECV:
         return Terms(1, 1.0, 0.0, 0.0, 1)
     steps = _steps(collective, algorithm, level)
-    reduces = collective in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
     if algorithm in (Algorithm.TREE, Algorithm.NODE_TREE):
-        return Terms(steps, 2 / level.below, 1.0, 0.0, 2)
+        return Terms(steps, 2 / level.below, 1.0, 0.0, 2, 2.0)  # two children with its own part, half of it
     if algorithm is Algorithm.IN_NETWORK:
         return Terms(steps, 1 / level.below, 0.0, 0.0, 1)
     copied = 1 / size
@@ -128,13 +135,23 @@ def terms(collective: Collective, algorithm: Algorithm, level: Level, size: int,
         beyond = others * reached / copies
         senders = size - level.below if algorithm is Algorithm.DIRECT else 1
         return Terms(steps, beyond, 0.0, copied, senders)
-    part = (size - 1) / size
-    senders = level.members - 1 if algorithm is Algorithm.DIRECT else 1
-    return Terms(steps, sweeps(collective) * part / level.below, part if reduces else 0.0, copied, senders)
+    return _of_parts(collective, algorithm, level, size, steps)
+
+
+def _of_parts(collective: Collective, algorithm: Algorithm, level: Level, size: int, steps: float) -> Terms:
+    """Terms where everyone is left with, or starts from, an equal part: reduced two at a time, or all at once."""
+    reduces = collective in (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
+    part, at_once = (size - 1) / size, algorithm in (Algorithm.DIRECT, Algorithm.SYNTHESIZED)
+    touched = (size + 1) / size if at_once else 3 * part
+    sent, senders = part / level.below, level.members - 1 if at_once else 1.0
+    if algorithm is Algorithm.SYNTHESIZED:  # a part of everyone to everyone beyond the domain
+        sent, senders = (size - level.below) / size, size - level.below
+    reduced, touched = (part, touched) if reduces else (0.0, 0.0)
+    return Terms(steps, sweeps(collective) * sent, reduced, 1 / size, senders, touched)
 
 
 def _steps(collective: Collective, algorithm: Algorithm, level: Level) -> float:
-    if algorithm is Algorithm.DIRECT:
+    if algorithm in (Algorithm.DIRECT, Algorithm.SYNTHESIZED):
         return sweeps(collective) * (level.domains == 1)
     if algorithm is Algorithm.IN_NETWORK:
         return 2
@@ -164,9 +181,16 @@ def algorithm_possible(level: Level, collective: Collective, algorithm: Algorith
         )
     if algorithm is Algorithm.IN_NETWORK:
         return level.tier.in_network and level.full
+    if algorithm is Algorithm.SYNTHESIZED:
+        return level.members == round(level.members)
     if algorithm is Algorithm.NODE_TREE and level.tier.medium is not Medium.ADAPTER:
         return True
     return algorithm in _ANYWHERE or topology in _SWITCHED
+
+
+def joins_all(level: Level) -> bool:
+    """Whether members of a tier reach any others directly, through switches or links of their own."""
+    return level.tier.topology in _SWITCHED or level.tier.topology is Topology.FULLY_CONNECTED
 
 
 def bandwidth_share(level: Level, collective: Collective) -> float:

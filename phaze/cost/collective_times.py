@@ -19,42 +19,11 @@ from phaze.cost.collective_algorithms import (
     sweeps,
     terms,
 )
+from phaze.cost.collective_law import Law, sum_of
+from phaze.cost.collective_synthesis import Stage, Way, synthesized, unbeaten
 from phaze.hardware.cluster_network import Network
-from phaze.hardware.network_tiers import Algorithm, Medium
+from phaze.hardware.network_tiers import NAMED, Algorithm, Medium
 from phaze.workload.work import Collective, Link
-
-
-@dataclass(frozen=True, eq=False)
-class Law:
-    """Seconds of one way to run a collective: `fixed_s + per_byte_s p + per_root_s sqrt(p)` for a payload of p bytes.
-
-    The last two have an entry for the bandwidth of every chip's own links.
-    """
-
-    fixed_s: float
-    per_byte_s: Floats
-    per_root_s: Floats
-
-    def seconds(self, payload_bytes: Floats) -> Floats:
-        """Seconds of payloads, broadcast against the links; infinite on a chip without links if anything is sent."""
-        with np.errstate(invalid="ignore"):
-            moved = self.per_byte_s * payload_bytes + self.per_root_s * np.sqrt(payload_bytes)
-        found: Floats = self.fixed_s + np.where(payload_bytes > 0, moved, 0.0)
-        return found
-
-    def of_part(self, below: float, times: int) -> Law:
-        """Law of one of `below` equal parts of a payload, as often as said."""
-        return Law(
-            times * self.fixed_s, times * self.per_byte_s / below, times * self.per_root_s / np.sqrt(below)
-        )
-
-    def then(self, other: Law) -> Law:
-        """One after the other."""
-        return Law(
-            self.fixed_s + other.fixed_s,
-            self.per_byte_s + other.per_byte_s,
-            self.per_root_s + other.per_root_s,
-        )
 
 
 def laws(
@@ -79,6 +48,23 @@ def laws(
         return {runs(collective)[0]: [Law(0.0, np.zeros(links.shape), np.zeros(links.shape))]}
     exchange = _Exchange(collective, links, group, size, network.algorithms, copies)
     return {algorithm: exchange.laws(algorithm) for algorithm in exchange.algorithms()}
+
+
+def ways(
+    collective: Collective,
+    network: Network,
+    link_bandwidth_bytes_per_s: ArrayLike,
+    size: int,
+    stride: int = 1,
+) -> list[Way]:
+    """The ways in stages of a synthesized collective on a network, those alone that are the fastest for some payload.
+
+    None where a tier has no whole number of the group's members.
+    """
+    links, group = np.asarray(link_bandwidth_bytes_per_s, dtype=np.float64), levels(network, size, stride)
+    exchange = _Exchange(collective, links, group, size, network.algorithms)
+    whole = group and all(algorithm_possible(one, collective, Algorithm.SYNTHESIZED) for one in group)
+    return exchange.ways() if whole and Algorithm.SYNTHESIZED in runs(collective) else []
 
 
 def _of_any(each: Sequence[dict[Algorithm, list[Law]]]) -> dict[Algorithm, list[Law]]:
@@ -164,9 +150,42 @@ class _Exchange:
 
     def laws(self, algorithm: Algorithm) -> list[Law]:
         """Time laws of an algorithm, launch included."""
+        if algorithm is Algorithm.SYNTHESIZED:
+            return [way.law for way in self.ways()]
         launch_s = max(level.tier.law.launch_s for level in self.group)
-        ways = self._tier_by_tier() if algorithm is Algorithm.HIERARCHICAL else [self._at_once(algorithm)]
-        return [replace(way, fixed_s=launch_s + way.fixed_s) for way in ways]
+        found = self._tier_by_tier() if algorithm is Algorithm.HIERARCHICAL else [self._at_once(algorithm)]
+        return [replace(way, fixed_s=launch_s + way.fixed_s) for way in found]
+
+    def ways(self) -> list[Way]:
+        """Ways in stages, and by one algorithm through all tiers, that are the fastest for some payload."""
+        launch_s = max(level.tier.law.launch_s for level in self.group)
+        nothing = Law(launch_s, np.zeros(self.links.shape), np.zeros(self.links.shape))
+        menus = [self._part(position).algorithms() for position in range(len(self.group))]
+        found, last = synthesized(self.group, menus.__getitem__, self._stage, nothing), len(self.group) - 1
+        for algorithm in self.algorithms():
+            if algorithm not in (Algorithm.HIERARCHICAL, Algorithm.SYNTHESIZED):
+                whole = Way((), nothing).then(Stage(self.size, 0, last, algorithm), self._at_once(algorithm))
+                found = unbeaten(found, whole)
+        return found
+
+    def _stage(self, stage: Stage, parts: int) -> list[Law]:
+        """Laws of a stage on one of so many parts of the payload, there and in an all-reduce back."""
+        if stage.algorithm is not Algorithm.SYNTHESIZED:
+            return [self._whole_tier(stage.first, stage.algorithm)]
+        inner, outer = self.group[stage.first], self.group[stage.last]
+        levels = tuple(
+            replace(one, domains=one.domains // outer.domains, below=one.below / inner.below)
+            for one in self.group[stage.first : stage.last + 1]
+        )
+        if stage.first == stage.last:
+            levels = (replace(inner, domains=1, below=1.0, members=float(stage.fan_in)),)
+        turns = self.collective is Collective.ALL_REDUCE
+        each = (Collective.REDUCE_SCATTER, Collective.ALL_GATHER) if turns else (self.collective,)
+        laws = [
+            replace(self, collective=one, group=levels, size=stage.fan_in)._at_once(stage.algorithm)
+            for one in each
+        ]
+        return [sum_of(laws).of_part(parts, 1)]
 
     def _at_once(self, algorithm: Algorithm) -> Law:
         """Law of an algorithm through all tiers at once: the slowest of them sets the pace.
@@ -181,7 +200,7 @@ class _Exchange:
             law, work = level.tier.law, terms(self.collective, algorithm, level, self.size, self.copies)
             moved = work.sent * (1 + law.epsilon * max(work.senders - law.fan_in, 0.0))
             if position == 0:  # a device reduces and copies once, whatever the tiers
-                moved += law.gamma * work.reduced + law.delta * work.copied
+                moved += law.gamma * work.reduced + law.delta * work.copied + law.memory * work.touched
             efficiency = law.in_network if reducing else law.efficiency
             seconds = transfer_s(moved, efficiency * pace(level, self.collective, self.links))
             wire = np.maximum(wire, seconds)
@@ -194,24 +213,33 @@ class _Exchange:
         """Scatter from the inside out and gather back, any way on each tier, what is left of the vector."""
         found: list[Law] = []
         for ways in product(*(list(self._on(position)) for position in range(len(self.group)))):
-            total = ways[0]
-            for way in ways[1:]:
-                total = total.then(way)
-            found.append(total)
+            found.append(sum_of(ways))
         return found
 
     def _on(self, position: int) -> Iterator[Law]:
         """Time laws that a tier may follow for it."""
-        level, outermost = self.group[position], position == len(self.group) - 1
-        turns = self.collective is Collective.ALL_REDUCE and not outermost
-        part = replace(
+        for algorithm in self._part(position).algorithms():
+            yield self._whole_tier(position, algorithm)
+
+    def _part(self, position: int) -> _Exchange:
+        """What the members of one domain of a tier exchange, by any algorithm but stages."""
+        level, turns = self.group[position], self._turns(position)
+        return replace(
             self,
             collective=Collective.REDUCE_SCATTER if turns else self.collective,
             group=(replace(level, domains=1, below=1.0),),
             size=round(level.members),
+            menu=tuple(one for one in self.menu if one in NAMED),
         )
-        for algorithm in part.algorithms():
-            yield part._at_once(algorithm).of_part(level.below, 2 if turns else 1)
+
+    def _turns(self, position: int) -> bool:
+        """Whether a tier is passed there and back."""
+        return self.collective is Collective.ALL_REDUCE and position < len(self.group) - 1
+
+    def _whole_tier(self, position: int, algorithm: Algorithm) -> Law:
+        """Law of all members of a tier by an algorithm, there and back."""
+        below, times = self.group[position].below, 2 if self._turns(position) else 1
+        return self._part(position)._at_once(algorithm).of_part(below, times)
 
 
 def tier(network: Network, position: int, link_bandwidth_bytes_per_s: ArrayLike) -> tuple[Floats, float]:

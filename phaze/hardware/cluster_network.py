@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from phaze.errors import InputError
 from phaze.hardware.catalogue import Catalogue, find, packaged
-from phaze.hardware.network_tiers import Algorithm, LinkLaw, Medium, OneKernel, Tier, Topology
+from phaze.hardware.network_tiers import NAMED, Algorithm, LinkLaw, Medium, OneKernel, Tier, Topology
 from phaze.quantity import si_value
 from phaze.ranges import Factor, Line, Members, Portion, Stretch
 from phaze.text_file import shortened
@@ -64,6 +64,7 @@ class _TierFile(_Record):
     delta: Factor = 0.0
     epsilon: Factor = 0.0
     fan_in: Factor = 1.0
+    memory: Factor = 0.0
     in_network_efficiency: Portion = 1.0
     in_network_start: object = 0.0
     source: str
@@ -72,7 +73,7 @@ class _TierFile(_Record):
 class _TiersFile(_Record):
     schema_version: Literal[2]
     name: Line
-    algorithms: Annotated[tuple[Algorithm, ...], Field(min_length=1)] = tuple(Algorithm)
+    algorithms: Annotated[tuple[Algorithm, ...], Field(min_length=1)] = NAMED
     tiers: Annotated[tuple[_TierFile, ...], Field(min_length=1, max_length=16)]
 
 
@@ -86,7 +87,7 @@ def read_network(path: Path) -> tuple[str, tuple[Tier, ...], tuple[Algorithm, ..
         _check_order(tiers, str(path))
         return file.name, tiers, file.algorithms
     two = checked(_TwoTierFile, content, str(path))
-    return two.name, _two(two, str(path)), tuple(Algorithm)
+    return two.name, _two(two, str(path)), NAMED
 
 
 def _two(file: _TwoTierFile, where: str) -> tuple[Tier, Tier]:
@@ -122,6 +123,7 @@ def _tier(file: _TierFile, where: str) -> Tier:
         delta=file.delta,
         epsilon=file.epsilon,
         fan_in=file.fan_in,
+        memory=file.memory,
         ramp_s=_time(file.ramp, f"{where}.ramp"),
         in_network=file.in_network_efficiency,
         in_network_s=_time(file.in_network_start, f"{where}.in_network_start"),
@@ -219,6 +221,7 @@ def _fields(tier: Tier) -> dict[str, object]:
         "delta": law.delta,
         "epsilon": law.epsilon,
         "fan_in": law.fan_in,
+        "memory": law.memory,
         "in_network_efficiency": law.in_network,
         "in_network_start": law.in_network_s,
         "source": tier.source,
@@ -242,7 +245,7 @@ class Network(BaseModel):
 
     name: str
     tiers: tuple[Tier, ...]
-    algorithms: tuple[Algorithm, ...] = tuple(Algorithm)
+    algorithms: tuple[Algorithm, ...] = NAMED
     one_kernel: OneKernel | None = Field(default=None, exclude=True)
     any_of: tuple[Network, ...] = Field(default=(), exclude=True)
 

@@ -39,17 +39,22 @@ class Algorithm(StrEnum):
     DIRECT = "direct"  # all partners at once
     IN_NETWORK = "in-network"  # the switches reduce
     HIERARCHICAL = "hierarchical"  # tier by tier, the fastest on each
+    SYNTHESIZED = "synthesized"  # stages of any fan-in on the switches of a tree, the fastest (GenTree)
+
+
+NAMED = tuple(one for one in Algorithm if one is not Algorithm.SYNTHESIZED)
+"""Algorithms that libraries have: what a network chooses from unless its file says more."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkLaw:
     """Cost of an exchange beside its bytes over the bandwidth; the defaults are the alpha-beta model.
 
-    An algorithm with A steps that sends B, reduces C and copies D bytes on every device, w senders to one receiver,
-    takes
+    An algorithm with A steps that sends B, reduces C and copies D bytes on every device, whose reductions touch M bytes
+    of memory, w senders to one receiver, takes
 
         launch + A step + x + sqrt(ramp x),
-        x = (B + gamma C + delta D + epsilon max(w - fan_in, 0) B) / (efficiency x bandwidth).
+        x = (B + gamma C + delta D + memory M + epsilon max(w - fan_in, 0) B) / (efficiency x bandwidth).
 
     That is GenModel ("Revisiting the time cost model of AllReduce", arXiv 2409.04202) with its constants as
     multiples of the time to send a byte, and the price of a pipeline of chunks that a short message does not fill:
@@ -64,6 +69,7 @@ class LinkLaw:
     delta: float = 0.0
     epsilon: float = 0.0
     fan_in: float = 1.0
+    memory: float = 0.0
     ramp_s: float = 0.0
     in_network: float = 1.0
     in_network_s: float = 0.0

@@ -122,3 +122,70 @@ def test_files_that_cannot_be_fitted(text, message, tmp_path):
     path.write_text(text)
     with pytest.raises(InputError, match=message):
         read_samples(path)
+
+
+RACKS = """
+schema_version: 2
+name: racks
+tiers:
+  - {topology: switch, devices: 24, medium: adapter, bandwidth: 12.5GB/s, latency: 10us,
+     epsilon: 0.02, fan_in: 8, memory: 0.1, source: made up}
+  - {topology: fat-tree, devices: null, medium: adapter, bandwidth: 12.5GB/s, latency: 15us, oversubscription: 4,
+     epsilon: 0.02, fan_in: 8, memory: 0.1, source: made up}
+"""
+
+
+def test_collectives_in_stages(dse, tmp_path):
+    path = tmp_path / "racks.yaml"
+    path.write_text(RACKS)
+    code, out, _ = dse(
+        "networks", "choose", str(path), "--devices", "96", "--sizes", "1KiB,512KiB,2GiB", "--json"
+    )
+    assert code == 0
+    rows = json.loads(out)["rows"]
+    assert [row["stages"] for row in rows] == ["96 over 2 tiers", "8 x 3 | 4", "96 over 2 tiers by tree"]
+    for row in rows:
+        assert row["gain"] == pytest.approx(row["time_s"] / row["synthesized_s"])
+        assert row["gain"] >= 1
+    assert "8 x 3 | 4" in dse("networks", "choose", str(path), "--devices", "96")[1]
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (("--devices", "63"), "whole number"),
+        (("--collective", "all_to_all"), "all_gather"),
+        (("--collective", "all_reduced"), "--collective"),
+        (("--devices", "1"), "--devices"),
+    ],
+)
+def test_collectives_without_stages(dse, more, told):
+    code, out, err = dse("networks", "choose", "default", "--arch", "h100", *more)
+    assert (code, out) == (2, "")
+    assert told in err
+
+
+def test_a_plan_with_synthesized_collectives(dse, tmp_path):
+    """The same plan is never slower where a network has them, too."""
+    seconds = []
+    for more in (
+        "",
+        "algorithms: [ring, tree, hierarchical, synthesized]\n",
+        "algorithms: [ring, tree, hierarchical]\n",
+    ):
+        path = tmp_path / "racks.yaml"
+        path.write_text(RACKS.replace("tiers:\n", f"{more}tiers:\n").replace("devices: 24", "devices: 8"))
+        line = ("plan", "--arch", "h100", "--workload", "gpt3-xl", "--devices", "8", "--network", str(path))
+        degrees = (
+            "--tensor-parallel",
+            "8",
+            "--microbatch",
+            "1",
+            "--global-batch",
+            "8",
+            "--zero",
+            "0",
+            "--json",
+        )
+        seconds.append(json.loads(dse(*line, *degrees)[1])["best"]["iteration_time_s"])
+    assert seconds[1] < seconds[0] <= seconds[2]

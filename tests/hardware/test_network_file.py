@@ -6,7 +6,7 @@ import pytest
 
 from phaze.errors import InputError
 from phaze.hardware.cluster_network import list_networks, load_network, network_yaml
-from phaze.hardware.network_tiers import Algorithm, Topology
+from phaze.hardware.network_tiers import NAMED, Topology
 
 TEXT = """schema_version: 2
 name: mine
@@ -31,7 +31,7 @@ def test_a_network_of_version_2(tmp_path):
     path.write_text(TEXT)
     network = load_network(path)
     assert [tier.topology for tier in network.tiers] == [Topology.TORUS, Topology.FAT_TREE]
-    assert network.algorithms == tuple(Algorithm)
+    assert network.algorithms == NAMED
     assert (network.scale_up_devices, network.scale_out_bandwidth_bytes_per_s) == (8, 50e9)
     assert network.changed(scale_out_latency_s=1.0).tiers[1].law.step_s == 1.0
 

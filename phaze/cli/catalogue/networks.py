@@ -125,7 +125,7 @@ def cost(
         dse networks cost hgx-h100 --collective all_reduce --devices 16 --constants hopper
         dse networks cost default --sizes 1MiB,1GiB --arch h100 --json
 
-    See also: dse networks fit.
+    See also: dse networks choose; dse networks fit.
     """
 
     from phaze.api.measured_verbs import collective_costs
@@ -138,6 +138,58 @@ def cost(
         print_json(document)
     else:
         print_rows([{k: v for k, v in row.items() if k != "algorithms_s"} for row in document["rows"]])
+
+
+@app.command()
+def choose(
+    network: Annotated[
+        str, typer.Argument(help="Name or path.", metavar="[NETWORK]", autocompletion=known.networks)
+    ] = "default",
+    collective: Annotated[
+        str,
+        typer.Option(
+            help="all_reduce, reduce_scatter, all_gather, all_to_all or send_recv.",
+            autocompletion=known.one_of(
+                "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "send_recv"
+            ),
+        ),
+    ] = "all_reduce",
+    devices: Annotated[int, typer.Option(min=2, help="Devices of the group, neighbours.")] = 8,
+    sizes: Annotated[
+        str, typer.Option(help="Buffers of one device as nccl-tests counts them, SIZE,SIZE,...")
+    ] = _SIZES,
+    arch: Annotated[
+        str | None,
+        typer.Option(
+            help="Chip whose links a network without bandwidth of its own takes.", autocompletion=known.archs
+        ),
+    ] = None,
+    constants: Annotated[
+        str | None,
+        typer.Option(
+            help="Fitted constants for tiers that have none: generic, or a family such as ampere or hopper."
+        ),
+    ] = None,
+    json: opt.Json = False,
+) -> None:
+    """Print the best named algorithm of a collective per size, and the best in stages made for the network.
+
+    Examples:
+        dse networks choose hgx-h100 --devices 16 --constants hopper
+        dse networks choose mynetwork.yaml --collective reduce_scatter --devices 64 --json
+
+    See also: dse networks cost for every named algorithm; dse networks fit for constants.
+    """
+    from phaze.api.measured_verbs import collective_choices
+    from phaze.cli.console_output import print_json, print_rows
+    from phaze.inputs.architecture_names import find_architecture
+
+    chip = None if arch is None else find_architecture(arch)
+    document = collective_choices(network, collective, devices, sizes.split(","), chip, constants)
+    if json:
+        print_json(document)
+    else:
+        print_rows(document["rows"])
 
 
 @app.command()
