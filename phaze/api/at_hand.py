@@ -46,7 +46,7 @@ def arguments_at_hand(given: Mapping[str, Any]) -> dict[str, Any]:
 def _varied(vary: Mapping[str, Any]) -> str:
     """`{"devices": [64, 256]}` as `devices=64,256`. Raises InputError where there is not one name."""
     if len(vary) != 1:
-        raise InputError(f"--vary {dict(vary)!r} names {len(vary)} things; one varies")
+        raise InputError(f"--vary {dict(vary)!r} names {len(vary)} things; it takes one")
     ((name, values),) = vary.items()
     each = values if isinstance(values, Sequence) and not isinstance(values, str) else [values]
     return f"{name}={','.join(map(str, each))}"

@@ -340,7 +340,7 @@ class BudgetOptions(Options):
     """Limits of one accelerator."""
 
     power: Quantity | None = option(
-        None, "Power budget of one accelerator, for instance 400W; --power-means says of which power."
+        None, "Power budget of one accelerator, for instance 400W; --power-means says which power is meant."
     )
     power_means: str = option(
         "tdp",
@@ -486,7 +486,7 @@ class RunOptions(SearchedOptions, SpaceOptions, BudgetOptions, EconomicOptions, 
     )
     devices: int | None = option(
         None,
-        f"Accelerators the workload is spread over (default: {DEVICES}; of a service at most {SERVING_DEVICES}).",
+        f"Accelerators the workload is spread over (default: {DEVICES}; with --serve at most {SERVING_DEVICES}).",
         least=1,
     )
     objective: str = option(
@@ -516,7 +516,9 @@ class RunOptions(SearchedOptions, SpaceOptions, BudgetOptions, EconomicOptions, 
         "Designs for the stages of a pipeline: one (default), 2 (certified), or with wham per-stage.",
         offers=("one", "2", "per-stage"),
     )
-    top_k: int | None = option(None, "Of wham: designs kept for each stage (default: 10).", least=1)
+    top_k: int | None = option(
+        None, "With --strategy wham: designs kept for each stage (default: 10).", least=1
+    )
     robust: bool = option(
         False, "Rank near-optimal designs by how they do if the model's constants are wrong.", "--robust"
     )
@@ -551,35 +553,35 @@ class RunOptions(SearchedOptions, SpaceOptions, BudgetOptions, EconomicOptions, 
         in_python=False,
     )
     prompt: int | None = option(
-        None, "Of a service: tokens of a prompt (default: 2048).", least=1, in_python=False
+        None, "With --serve: tokens of a prompt (default: 2048).", least=1, in_python=False
     )
     output_tokens: int | None = option(
-        None, "Of a service: tokens of an answer (default: 256).", least=2, in_python=False
+        None, "With --serve: tokens of an answer (default: 256).", least=2, in_python=False
     )
     ttft: Quantity | None = option(
-        None, "Of a service: target for the mean time to first token, for instance 2s.", in_python=False
+        None, "With --serve: target for the mean time to first token, for instance 2s.", in_python=False
     )
     tpot: Quantity | None = option(
         None,
-        "Of a service: target for the mean time per output token after it, for instance 50ms.",
+        "With --serve: target for the mean time per output token after it, for instance 50ms.",
         in_python=False,
     )
     disaggregate: bool | None = option(
         None,
-        "Of a service: separate pools of devices for prefill and decode, or not (default: the better).",
+        "With --serve: separate pools of devices for prefill and decode, or not (default: the better).",
         "--disaggregate/--no-disaggregate",
         in_python=False,
     )
     engine: str | Path | None = option(
         None,
-        "Of a service: inference engine whose time per pass, pass size and policies count: built-in name or YAML file.",
+        "With --serve: inference engine whose time per pass, pass size and policies count: built-in name or YAML file.",
         offers=Packaged.ENGINES,
         metavar="NAME|FILE",
         in_python=False,
     )
-    expert_skew: float | None = option(None, f"Of a service: {_SKEW[0].lower()}{_SKEW[1:]}", in_python=False)
+    expert_skew: float | None = option(None, f"With --serve: {_SKEW[0].lower()}{_SKEW[1:]}", in_python=False)
     redundant_experts: int | None = option(
-        None, f"Of a service: {_REDUNDANT[0].lower()}{_REDUNDANT[1:]}", least=0, in_python=False
+        None, f"With --serve: {_REDUNDANT[0].lower()}{_REDUNDANT[1:]}", least=0, in_python=False
     )
     time_limit: Quantity = option(
         "60s", "Stop after this long, for instance 10s or 2min.", effect=Effect.REACH

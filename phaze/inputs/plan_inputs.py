@@ -187,7 +187,7 @@ def _noise_samples(text: str, workload: Workload) -> float:
     if text == "own":
         if workload.noise_scale is None:
             raise InputError(
-                f"{workload.name} tells no gradient noise scale; give one in samples, for instance --noise-scale 5000"
+                f"{workload.name} gives no gradient noise scale; give one in samples, for instance --noise-scale 5000"
             )
         return workload.noise_scale
     number, length = text.removesuffix("tokens").strip(), workload.sequence_length

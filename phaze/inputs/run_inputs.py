@@ -181,7 +181,7 @@ def _length(options: RunOptions) -> TrainingLength | None:
 
     tokens, samples = options.tokens, options.samples
     if tokens is not None and samples is not None:
-        raise InputError("--tokens and --samples say the same twice: give one")
+        raise InputError("--tokens and --samples are two ways to say the same: give one of them")
     positive = {"tokens": tokens, "samples": samples}
     for name, value in positive.items():
         if value is not None and not 0 < value < math.inf:

@@ -99,7 +99,7 @@ def _recorded(options: PlanServingOptions, path: str | Path) -> RecordedLoad:
     defaults = PlanServingOptions.defaults()
     for name in ("prompt", "output_tokens"):
         if getattr(options, name) != defaults[name]:
-            raise InputError(f"--{name.replace('_', '-')} is not for a trace, which tells its own lengths")
+            raise InputError(f"--{name.replace('_', '-')} is not for a trace, which has lengths of its own")
     return read_trace(Path(path), options.prefix_block)
 
 

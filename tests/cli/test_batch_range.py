@@ -52,7 +52,7 @@ def test_in_python():
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        (("--noise-scale", "own"), "gpt3-xl tells no gradient noise scale"),
+        (("--noise-scale", "own"), "gpt3-xl gives no gradient noise scale"),
         (("--batch-range", "64:128"), "--batch-range needs --noise-scale"),
         (("--noise-scale", "5", "--batch-range", "64"), "is not LOW:HIGH"),
         (("--noise-scale", "5", "--batch-range", "128:64"), "is not LOW:HIGH"),

@@ -29,7 +29,11 @@ def test_the_fleet_of_the_page(solve, instance):
 @pytest.mark.parametrize(
     ("change", "code", "told"),
     [
-        ({"budget_usd_per_hour": 1}, 3, "a budget of 1 USD per hour serves not all requests; 2 USD would"),
+        (
+            {"budget_usd_per_hour": 1},
+            3,
+            "a budget of 1 USD per hour does not serve all requests; 2 USD would",
+        ),
         ({"budget_usd_per_hour": 0}, 2, "budget_usd_per_hour"),
         ({"available": {"t1": 1}}, 2, "t2 takes t2, and available does not say"),
         ({"available": {"t1": 0, "t2": 0, "t3": 0}}, 3, "whatever the budget"),

@@ -81,6 +81,6 @@ def why_no_fleet(problem: RentalProblem, names: tuple[str, ...], within_s: float
     price = needed.price_usd
     short = Shortfall("budget for an hour", problem.budget_usd, price, "USD", ("a larger budget",))
     return InfeasibleError(
-        f"a budget of {problem.budget_usd:g} USD per hour serves not all requests; {price:g} USD would",
+        f"a budget of {problem.budget_usd:g} USD per hour does not serve all requests; {price:g} USD would",
         (short,),
     )

@@ -71,8 +71,8 @@ def _back(value: object, what: str) -> object:
     if set(value) == {"float"}:
         return float(value["float"])
     raise InputError(
-        f"{what} was no name and no file but an object of Python ({value.get('object')} {value.get('name')!r}), "
-        "which a run directory cannot keep; give it in a file"
+        f"{what} was a Python object ({value.get('object')} {value.get('name')!r}), "
+        "which a run directory cannot keep: give it by name or as a file"
     )
 
 
@@ -90,10 +90,10 @@ def request_of(document: ResultDocument, run: Path) -> ExploreRequest:
     if asked != told:
         names = ", ".join(sorted(told))
         raise InputError(
-            f"{run} was asked about {', '.join(sorted(asked))} and tells of {names}: it was changed"
+            f"{run} was asked about {', '.join(sorted(asked))} and answers for {names}: it was changed"
         )
     if any(result.placement.plan is None for result in document.best.workloads.values()):
-        raise InputError(f"{run} tells no plan of its best design: it was changed")
+        raise InputError(f"{run} has no plan of its best design: it was changed")
     return request
 
 

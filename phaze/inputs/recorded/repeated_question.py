@@ -62,7 +62,7 @@ def repeat_question(document: Answer, run: Path, report: Progress) -> RepeatedAn
 
     manifest = document.manifest
     if manifest is None:
-        raise InputError(f"{run} does not tell what was asked")
+        raise InputError(f"{run} does not say what was asked")
     verb = manifest.asked.verb if manifest.asked else "run"
     if verb == "run" and isinstance(document, ServingDocument):
         return RepeatedAnswer(_repeat_service(asked_of_run(manifest, run), report)).signed_as(manifest)

@@ -86,7 +86,7 @@ class MixedEstimator(Estimator):
 
     def energy_j(self, plan: ParallelPlan, iteration: Iteration) -> float:
         """Energy is of one architecture only: raises InputError."""
-        raise InputError("energy is told of devices of one architecture")
+        raise InputError("energy is worked out for devices of one architecture only")
 
     def _devices(self, plan: ParallelPlan) -> Rows:
         """The device of every chunk, (C,): of devices that share a chunk, which are of one architecture, the first.
