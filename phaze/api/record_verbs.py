@@ -300,7 +300,7 @@ def diff(first: Run, second: Run) -> Differed:
 def replay(run: Run, *, progress: Progress | None = None) -> Differed:
     """Ask again what a run was asked, of the same files, and compare, as `dse replay` does; see `same_answer`.
 
-    Raises InputError where the question is not known or held an object of Python, or an input has changed since.
+    Raises InputError where the question is not known or held a Python object, or an input has changed since.
     """
     from phaze.explore.request.search_progress import SilentProgress
     from phaze.inputs.recorded.repeated_question import repeat_question

@@ -185,7 +185,7 @@ def test_validation(tmp_path):
         ({"power": True}, "^power True is not a power"),
         ({"objective": "speed"}, "^objective 'speed' is not known"),
         ({"tdp_margin": 0}, "^tdp_margin 0 must be"),
-        ({"tokens": 5, "samples": 5}, "^tokens and samples say the same"),
+        ({"tokens": 5, "samples": 5}, "^tokens and samples are two ways to say the same"),
         ({"evaluations": 5}, "name one with strategy$"),
         ({"weight": {"gpt3": 2}}, "^weight is for several workloads"),
         ({"workload": 7}, "^workload 7 is neither a name, nor a path, nor a workload"),

@@ -100,7 +100,7 @@ def test_what_python_keeps_can_be_asked_again(dse, files):
 def test_objects_of_python_are_named_where_a_run_cannot_be_repeated(dse, files):
     phaze.evaluate(load_architecture("h100"), **ASK, network=load_network("default"), out="kept")
     code, _, err = dse("replay", "kept", "-q")
-    assert (code, "object of Python" in err) == (2, True)
+    assert (code, "a Python object" in err) == (2, True)
 
 
 def test_a_folder_that_holds_something_is_refused_before_the_work(dse, files):

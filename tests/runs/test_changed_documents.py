@@ -66,7 +66,7 @@ def without_plan(document):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"), [(renamed, "asked about tiny and tells of other"), (without_plan, "tells no plan")]
+    ("change", "words"), [(renamed, "asked about tiny and answers for other"), (without_plan, "has no plan")]
 )
 def test_a_run_that_tells_of_something_else_is_not_worked_out_again(
     run, tmp_path, change, words, monkeypatch

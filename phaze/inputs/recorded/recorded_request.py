@@ -33,7 +33,7 @@ def asked_before(manifest: Manifest, run: Path, model: type[Model]) -> Model:
     """The recorded options; what the verb did not have then is at its default.
 
     Raises InputError where the run is from before plans were searched, whose model of a plan is no more, where an
-    option was an object of Python, and where one is of a type that the verb does not take.
+    option was a Python object, and where one is of a type that the verb does not take.
     """
     if manifest.asked is None and manifest.command[:2] == ["dse", "run"]:
         raise InputError(_EARLIER.format(run=run, verb="run"))

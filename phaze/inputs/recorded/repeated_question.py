@@ -56,7 +56,7 @@ _ANSWERS: Mapping[str, Callable[[Any], Answer]] = {
 def repeat_question(document: Answer, run: Path, report: Progress) -> RepeatedAnswer:
     """Ask once more what an answer was asked, of the same files.
 
-    Raises InputError where that is not known, an input has changed since, or was an object of Python.
+    Raises InputError where that is not known, an input has changed since, or was a Python object.
     """
     from phaze.explore.documents.serving_document import ServingDocument
 
