@@ -36,7 +36,7 @@ def test_what_varies_is_a_mapping_or_a_text(asked, found):
     assert [one.plan.best for one in varied.points] == [one.plan.best for one in told.points]
     assert [point.value for point in varied.points] == ["2", "4"]
     assert varied.points[1].plan.best.iteration_time_s == found.best.workloads["tiny"].iteration_time_s
-    with pytest.raises(InputError, match="one varies"):
+    with pytest.raises(InputError, match="takes one"):
         phaze.whatif(found, asked["workload"], vary={"devices": [2], "zero": [1]})
 
 
