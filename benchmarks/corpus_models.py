@@ -110,12 +110,16 @@ _COMPLETED: Mapping[str, Mapping[str, Any]] = {
 """What a default config lacks, without which it is no model."""
 
 
+_UNCUT = ("gemma3n",)  # layers share the keys and values of others, by their number
+
+
 def config_folder(name: str, folder: Path, layers: int = LAYERS) -> Path:
     """A folder with the default config of a type of transformers, its layers cut."""
     from transformers import AutoConfig
 
     whole = AutoConfig.for_model(name).to_dict() | _COMPLETED.get(name, {})
-    for config in (whole,) if _reads_layers_after(whole, layers) else (shortened(whole, layers), whole):
+    cut = name not in _UNCUT and not _reads_layers_after(whole, layers)
+    for config in (shortened(whole, layers), whole) if cut else (whole,):
         content = config | {"model_type": name}
         (folder / "config.json").write_text(json.dumps(content, default=str), encoding="utf-8")
         try:

@@ -187,6 +187,7 @@ def torch_flops(example: Any, training: bool) -> int:
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
 
+    from phaze.workload.torch_export.recorded_decisions import Decisions, deciding
     from phaze.workload.torch_export.torch_tracing import _as_if_on_cpu
 
     shared = unbatched(example.keywords)
@@ -209,7 +210,8 @@ def torch_flops(example: Any, training: bool) -> int:
         counter = FlopCounterMode(display=False, custom_mapping=mapping)
         given = (wide(example.inputs, place, narrow), wide(dict(example.keywords), place, narrow))
         with pretending, sdpa_kernel(SDPBackend.MATH), counter, torch.set_grad_enabled(training):
-            found = module(*given[0], **given[1])
+            with deciding(torch, Decisions(branch=False)):  # as in the recording
+                found = module(*given[0], **given[1])
             if training:
                 floats = [t for t in _tensors(found) if t.grad_fn is not None and t.is_floating_point()]
                 torch.autograd.backward(floats, [torch.zeros_like(t) for t in floats])

@@ -103,6 +103,13 @@ LLAMA4 = replace(
     aliases={"num_experts": "num_local_experts"},
     adjust=_llama4,
 )
+
+
+def _glm4_moe(config: Config, dimensions: dict[str, Any]) -> None:
+    """Heads of a width that no key tells are as wide as transformers makes them, whatever is left over."""
+    dimensions.setdefault("head_size", config["hidden_size"] // config["num_attention_heads"])
+
+
 GLM4_MOE = replace(
     LLAMA,
     keys={
@@ -122,6 +129,7 @@ GLM4_MOE = replace(
     needs={},
     defaults={**LLAMA.defaults, "num_key_value_heads": 8, "n_shared_experts": 1, "first_k_dense_replace": 1},
     aliases={"num_experts": "n_routed_experts", "num_local_experts": "n_routed_experts"},
+    adjust=_glm4_moe,
 )
 MINIMAX_M2 = replace(
     LLAMA,

@@ -13,7 +13,7 @@ from typing import Any
 from phaze.errors import InputError, Remark
 from phaze.workload.hugging_face.model_config import config_file, config_name, why_not
 from phaze.workload.torch_export.exported_model import ExportedModel
-from phaze.workload.torch_export.torch_tracing import record, require_torch
+from phaze.workload.torch_export.torch_tracing import Told, record, require_torch
 
 Module = Any  # a class or object of transformers, which is optional
 
@@ -51,7 +51,8 @@ def build(
         reason = " ".join(str(error).split())[:_LONGEST]
         raise InputError(f"{path}: {why_not(config)}; transformers cannot build it: {reason}") from error
     try:
-        model = record(module, (), inputs, config_name(config, str(path)))
+        # masks that mark tokens as special (global attention), which nobody gives here, have none
+        model = record(module, (), inputs, config_name(config, str(path)), Told(branch=False))
     except InputError as error:
         raise InputError(f"{path}: {why_not(config)}, and it cannot be recorded: {error}") from error
     return model, tokens if "input_ids" in inputs else None
@@ -128,6 +129,8 @@ def _inputs(
         "input_values": _samples,
         "past_values": _series,
         "bbox": _boxes,
+        "inputs": _ids,  # Perceiver, of words
+        "image_embeds_position_mask": _marks,
     }
     if main not in makers:
         raise InputError(f"{path}: the model reads {main}; give it to phaze.from_torch with example inputs")
@@ -141,6 +144,8 @@ def _inputs(
     if main == "input_ids" and "pixel_values" in known and {"patch_size", "image_size"} <= {*config}:
         wanted.append("pixel_values")  # one encoder for words and patches (ViLT)
     wanted += ["bbox"] if "bbox" in known else []
+    if "pixel_values" in wanted and "image_embeds_position_mask" in known:
+        wanted.append("image_embeds_position_mask")  # where words give way to an image (Kosmos-2)
     given = {name: makers[name](torch, config, tokens) for name in dict.fromkeys(wanted)}
     if config.get("is_encoder_decoder"):
         length = min(tokens, int(config.get("max_target_positions") or tokens))
@@ -177,6 +182,11 @@ def _series(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object
 def _boxes(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object:
     """Where each token stands on a page, (batch, tokens, 4)."""
     return torch.zeros((1, tokens, 4), dtype=torch.long, device="meta")
+
+
+def _marks(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object:
+    """Which tokens stand for an image, (batch, tokens)."""
+    return torch.zeros((1, tokens), dtype=torch.bool, device="meta")
 
 
 def _features(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object:

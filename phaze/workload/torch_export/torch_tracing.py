@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import importlib
 import logging
-import os
-import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from copy import deepcopy
 from dataclasses import dataclass, field
 from io import StringIO
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +33,7 @@ from phaze.workload.torch_export.exported_program import (
     TensorInfo,
     results_of,
 )
+from phaze.workload.torch_export.recorded_decisions import Decisions, deciding, place_of
 from phaze.workload.workload import Mode, Workload
 
 if TYPE_CHECKING:
@@ -50,6 +48,10 @@ FakeMode = Any  # torch._subclasses.fake_tensor.FakeTensorMode
 
 _BRANCHING = "cond"
 _NESTED = "wrap"  # higher-order operators that only set a mode for the block inside them
+
+
+class _ContentError(InputError):
+    """What a module computes depends on the content of tensors."""
 
 
 @dataclass
@@ -120,7 +122,7 @@ class TracedGraph:
         except RuntimeError as error:
             where = f" in module {path!r}" if (path := _path(node)) else ""
             what = f"sizes depend on the content of tensors, so it is not a fixed graph: {node.target}{where}"
-            raise InputError(f"{self.source}: {what}") from error
+            raise _ContentError(f"{self.source}: {what}") from error
         return TensorInfo(shape, str(value.dtype).removeprefix("torch."))
 
     def _taken(self, node: FxNode, first: FxNode) -> FxNode:
@@ -261,7 +263,7 @@ def from_torch(
     `example_inputs` and `example_keywords` are arguments of its `forward`: tensors, or lists and dicts of them.
     The first dimension of every tensor among them is the batch (of any size), or the one that `batch_axes` says
     of an argument, by its position or keyword; None: all samples share it, as a table of positions. `branch`: the one
-    that `torch.cond` takes, wherever it stands.
+    that `torch.cond` takes, wherever it stands, and every `if` on the content of a tensor.
     Of a graph module with shapes in its metadata (`ShapeProp`) they may be left out. Build the module under
     `torch.device("meta")` and no weight is ever allocated; nothing is computed in either case.
     `sequence_length` (tokens of one sample) is only noted. The module is recorded as in training or as in
@@ -335,12 +337,24 @@ def record(
         raise InputError(f"{name}: expected a torch.nn.Module, found {type(module).__name__}")
     given = tuple(inputs) or _recorded_inputs(module, name) if not keywords else tuple(inputs)
     told = told or Told()
+
+    def recorded() -> list[Program]:
+        exported = (_exported(torch, module, given, keywords, batch, name, told) for batch in BATCHES)
+        return [_program(one, batch, name, told) for one, batch in zip(exported, BATCHES, strict=True)]
+
+    decisions = Decisions(told.branch)
     with _silence():
-        first, second = (
-            _program(_exported(torch, module, given, keywords, batch, name, told), batch, name, told)
-            for batch in BATCHES
-        )
-    return join_recordings(name, first, second)
+        try:
+            programs = recorded()
+        except _ContentError as error:
+            try:
+                with deciding(torch, decisions):
+                    programs = recorded()
+            except InputError:
+                raise error from None  # it depends on more than what can be decided
+    if decisions.taken:
+        warnings.warn(f"{name}: taken are {', '.join(decisions.taken)}", Remark, stacklevel=2)
+    return join_recordings(name, *programs)
 
 
 @contextmanager
@@ -445,18 +459,8 @@ def _exported(
     reason = str(fault).strip().partition("\n")[0]
     if any(told in reason for told in _READS_CONTENT):
         what = "what it computes depends on the content of tensors, so it is not a fixed graph"
-        raise InputError(f"{name}: {what}{_place(fault, torch)}") from fault
+        raise _ContentError(f"{name}: {what}{place_of(fault)}") from fault
     raise InputError(f"{name}: torch.export cannot record it at batch {batch}: {reason}") from fault
-
-
-def _place(fault: Exception, torch: ModuleType) -> str:
-    """Function and line, in brackets, of the code closest to a fault that is not torch's own; empty if none is."""
-    own = tuple(f"{Path(code).parent}{os.sep}" for code in (str(torch.__file__), __file__))
-    frames = traceback.extract_tb(fault.__traceback__)
-    found = next((f for f in reversed(frames) if not f.filename.startswith((*own, "<"))), None)
-    if found is None:
-        return ""
-    return f" (in {found.name}, line {found.lineno} of {Path(found.filename).name})"
 
 
 def _as_if_on_cpu(torch: ModuleType, module: torch.nn.Module) -> tuple[torch.nn.Module, FakeMode]:

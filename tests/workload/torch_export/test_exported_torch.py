@@ -321,6 +321,48 @@ def test_what_depends_on_content_is_one_sentence_and_nothing_before_it(capfd):
     assert capfd.readouterr() == ("", "")
 
 
+def test_what_an_if_on_content_takes_is_said():
+    for branch, expected in ((True, ["relu", "tanh"]), (False, ["tanh"])):
+        with pytest.warns(Remark, match=rf"as {branch} \(in forward, line \d+ of test_exported_torch.py\)"):
+            module = nn.Sequential(Deciding(), nn.Tanh())
+            workload = from_torch(module, (torch.zeros(2, 8),), branch=branch, mode=Mode.PREFILL)
+        steps = [op.attributes["function"] for op in workload.operator_graph(2).operators]
+        assert steps == expected
+
+
+class Routed(nn.Module):
+    """Rows sorted by the expert that they go to, split by how many go there (as JetMoE has it)."""
+
+    def __init__(self, experts, use=lambda loads: loads):
+        super().__init__()
+        self.router = nn.Linear(16, experts)
+        self.weight, self.use = nn.Parameter(torch.zeros(experts, 24, 16)), use
+
+    def forward(self, x):
+        rows = x.flatten(0, 1)
+        scores = self.router(rows)
+        chosen = scores.argmax(-1)
+        loads = self.use(nn.functional.one_hot(chosen, len(self.weight)).sum(0).tolist())
+        parts = rows[chosen.argsort()].split(loads)
+        found = torch.cat([nn.functional.linear(p, w) for p, w in zip(parts, self.weight, strict=True)])
+        return (found * scores.amax(-1, keepdim=True)).view(x.shape[0], -1, 24)
+
+
+def test_loads_of_experts_are_balanced():
+    with pytest.warns(Remark, match=r"loads as balanced \(in forward, line \d+"):
+        workload = from_torch(Routed(4), (torch.zeros(2, 8, 16),), mode=Mode.PREFILL)
+    graph = workload.operator_graph(3)
+    rows = [graph.tensors[op.outputs[0]].shape for op in graph.operators if op.kind is OpKind.MATMUL]
+    assert rows == [(3, 8, 4), *[(6, 24)] * 4]
+    assert workload.chain(3, 1).model_flops == 2 * 24 * 16 * (4 + 24)
+
+
+@pytest.mark.parametrize("use", [lambda loads: [n + 1 for n in loads], lambda loads: [max(loads)] * 4])
+def test_counts_are_nothing_to_reckon_with(use):
+    with pytest.raises(InputError, match=r"depend.* on the content of tensors"):
+        from_torch(Routed(4, use), (torch.zeros(2, 8, 16),))
+
+
 class Choosing(nn.Module):
     def __init__(self):
         super().__init__()
