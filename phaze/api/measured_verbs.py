@@ -511,7 +511,7 @@ def fit_sentence(fit: NetworkFit) -> str:
     """How well a fitted network predicts."""
     return (
         f"{fit.rows} rows fitted to {fit.fitted_pct:.1f} %; on {fit.aside} rows kept aside the error is "
-        f"{fit.before_pct:.1f} % with the constants for all chips, {fit.after_pct:.1f} % with these"
+        f"{fit.before_pct:.1f} % with {fit.before}, {fit.after_pct:.1f} % with these"
     )
 
 

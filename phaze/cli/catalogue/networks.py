@@ -197,7 +197,8 @@ def fit(
     file: Annotated[
         Path,
         typer.Argument(
-            help="CSV: collective, ranks, bytes, time_us; perhaps ranks_per_node, system.", metavar="FILE"
+            help="CSV: collective, ranks, bytes, time_us; perhaps ranks_per_node, system, algorithm.",
+            metavar="FILE",
         ),
     ],
     out: Annotated[Path | None, typer.Option(help="Network file to write (default: print it).")] = None,

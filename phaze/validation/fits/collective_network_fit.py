@@ -16,6 +16,7 @@ from phaze.cost.kernels.link_constants import LIBRARY, with_laws
 from phaze.errors import InputError
 from phaze.hardware.cluster_network import Network
 from phaze.hardware.network_tiers import LinkLaw, Medium, Tier, Topology
+from phaze.validation.fits.staged_collective_fit import StagedRow, fit_stages
 from phaze.validation.measured.measurement_columns import Columns, read_columns
 from phaze.validation.measured.measurement_schemas import OWN_COLLECTIVES
 from phaze.validation.sets.collective_measurements import COLLECTIVES
@@ -31,21 +32,22 @@ _SPREAD = 0.8  # share of a link that the best of a few measurements reaches, un
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One measured collective: `together` of the ranks in a node; payload in bytes, time in s."""
+    """One measured collective: `together` of the ranks in a node; payload in bytes, time in s; by what, if known."""
 
     collective: Collective
     ranks: int
     together: int
     payload_bytes: float
     time_s: float
+    algorithm: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkFit:
     """A fitted network, and mean absolute errors in percent.
 
-    `before_pct`: of the constants for all chips on rows kept aside; `after_pct`: of the fitted ones on the same
-    rows; `fitted_pct`: of the fitted ones on the rows they were fitted on.
+    `before_pct`: of `before` on rows kept aside; `after_pct`: of the fitted constants on the same rows;
+    `fitted_pct`: of the fitted ones on the rows they were fitted on.
     """
 
     network: Network
@@ -54,6 +56,7 @@ class NetworkFit:
     before_pct: float
     after_pct: float
     fitted_pct: float
+    before: str = "the constants for all chips"
 
 
 def read_samples(path: Path, system: str | None = None) -> list[Sample]:
@@ -87,9 +90,12 @@ def _samples(columns: Columns) -> list[Sample | None]:
     )
     together = np.where(np.isnan(given), ranks, np.minimum(ranks, given))
     found: list[Sample | None] = []
+    by = columns["algorithm"] if "algorithm" in columns.text else ("",) * columns.rows
     for row, name in enumerate(columns["collective"]):
         group = int(ranks[row]), int(together[row])
-        sample = Sample(COLLECTIVES[name], *group, float(sizes[row]), float(times_us[row]) * 1e-6)
+        sample = Sample(
+            COLLECTIVES[name], *group, float(sizes[row]), float(times_us[row]) * 1e-6, by[row].strip()
+        )
         found.append(sample if sample.ranks > 1 else None)
     return found
 
@@ -99,8 +105,11 @@ def fit_network(
 ) -> NetworkFit:
     """Fit one tier inside nodes and, where rows span several, one between them.
 
-    `bandwidth_bytes_per_s`: of a device inside a node; without it, that too is fitted.
+    `bandwidth_bytes_per_s`: of a device inside a node; without it, that too is fitted. Rows whose algorithms are told
+    give the constants of GenModel, of one switch. Raises InputError where only some are told, or not those of a switch.
     """
+    if any(sample.algorithm for sample in samples):
+        return _fitted_to_algorithms(name, samples, bandwidth_bytes_per_s)
     aside, kept = samples[ASIDE - 1 :: ASIDE], [s for i, s in enumerate(samples) if i % ASIDE != ASIDE - 1]
     plain = _plain(name, samples, bandwidth_bytes_per_s)
     network = with_laws(plain, GENERIC)
@@ -117,6 +126,21 @@ def fit_network(
         _error_pct(network, aside),
         _error_pct(network, kept),
     )
+
+
+def _fitted_to_algorithms(
+    name: str, samples: Sequence[Sample], bandwidth_bytes_per_s: float | None
+) -> NetworkFit:
+    if not all(sample.algorithm for sample in samples):
+        raise InputError("an algorithm is told for some rows only; tell all of them, or none")
+    if any(sample.together < sample.ranks for sample in samples):
+        raise InputError(
+            "rows whose algorithm is told have to be of one switch, so that no ranks_per_node is fewer"
+        )
+    rows = [StagedRow(s.collective, s.ranks, s.payload_bytes, s.time_s, s.algorithm) for s in samples]
+    found = fit_stages(name, rows, bandwidth_bytes_per_s, ASIDE)
+    errors = found.plain_pct, found.after_pct, found.fitted_pct
+    return NetworkFit(found.network, found.rows, found.aside, *errors, "no memory and no incast")
 
 
 def _plain(name: str, samples: Sequence[Sample], bandwidth: float | None) -> Network:

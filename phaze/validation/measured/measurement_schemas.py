@@ -97,7 +97,7 @@ _COLLECTIVE: Schema = _schema(
     library=absent(TEXT),
 )
 OWN_COLLECTIVES: Schema = MappingProxyType(
-    {**_COLLECTIVE, "system": absent(TEXT), "ranks_per_node": absent(DEVICES)}
+    {**_COLLECTIVE, "system": absent(TEXT), "ranks_per_node": absent(DEVICES), "algorithm": absent(TEXT)}
 )
 """Columns of a user's own collectives, of one system where no column names it."""
 
