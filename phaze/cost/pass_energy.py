@@ -16,7 +16,7 @@ from phaze.cost.collective_times import link_wire_bytes
 from phaze.cost.cost_model import PassCosts
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.derived_figures import boost_clock_hz, fp32_on_vector
-from phaze.hardware.silicon.package_power import energy_constants, tdp_w
+from phaze.hardware.silicon.package_power import energy_constants, once, tdp_w
 from phaze.workload.work import Format, Pass, Work
 from phaze.workload.workload import Numerics
 
@@ -94,16 +94,23 @@ def _kernels_j(costs: PassCosts, rows: Rows, stretch: Floats | float) -> Floats:
     f, t, at = costs.factors, costs.tables, costs.computing
     works = [costs.pass_.works[o] for o in at]
     number = f.simt_of[rows]
-    own = costs.simt.side.table.take(number)
+    table = costs.simt.side.table
+    # The only architecture of a table keeps what follows from it alone.
+    own = table if len(number) == len(table) == 1 else table.take(number)
     every = np.broadcast_to(np.asarray(stretch, dtype=np.float64), (len(costs.pass_.works),))
     seconds = costs.kernel_s[number] * every[at]
     buffer, hbm = t.tensor.buffer_bytes[f.tensor_of[rows]], t.hbm_bytes[f.memory_of[rows]]
     asked = kernel_events_j(works, boosted(own), buffer[:, at], hbm[:, at])
-    limit = np.where(own["simt"], tdp_w(own) - static_w(own), np.inf)
-    drawn = np.minimum(asked + running_beyond_w(own)[:, None] * seconds, limit[:, None] * seconds)
+    running, limit = once(own, "board", _board_w)
+    drawn = np.minimum(asked + running[:, None] * seconds, limit[:, None] * seconds)
     least = _products_j(_visible_macs(works), own)
     total: Floats = np.maximum(drawn, least).sum(axis=1)
     return total
+
+
+def _board_w(table: ArchitectureTable) -> tuple[Floats, Floats]:
+    """Watts beyond what flows whatever runs: of a running kernel, and what the board leaves to one, (A,) each."""
+    return running_beyond_w(table), np.where(table["simt"], tdp_w(table) - static_w(table), np.inf)
 
 
 def _macs(works: Sequence[Work]) -> dict[str, Floats]:
@@ -152,6 +159,10 @@ def as_kernels(events: Events, seconds: Floats, table: ArchitectureTable) -> Eve
 
 def boosted(table: ArchitectureTable) -> ArchitectureTable:
     """The same architectures, SIMT chips at the clock of kernels that leave the board power."""
+    return once(table, "boosted", _boosted)
+
+
+def _boosted(table: ArchitectureTable) -> ArchitectureTable:
     return table.replace(clock_hz=np.where(table["simt"], boost_clock_hz(table), table["clock_hz"]))
 
 

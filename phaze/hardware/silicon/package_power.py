@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import TypeVar
 
 import numpy as np
 
@@ -22,6 +24,8 @@ from phaze.hardware.derived_figures import (
 from phaze.hardware.physical_constants import constants
 from phaze.hardware.silicon.die_area import area_mm2, powered_area_mm2
 from phaze.hardware.silicon.heat import heat_share, is_cooled, leakage_growth
+
+T = TypeVar("T")
 
 PJ = 1e-12
 """One pJ in J."""
@@ -66,18 +70,20 @@ def relative_voltage(table: ArchitectureTable, clock_hz: Floats) -> Floats:
     return np.maximum(_by_control(table, "voltage_floor"), _by_control(table, "voltage_at_rest") + slope)
 
 
-def energy_constants(table: ArchitectureTable) -> EnergyConstants:
-    """Energy per event of every architecture, leakage at the temperature of full load where a cooling is given.
-
-    Of a single architecture it is kept: energies of many passes are told of the same one.
-    """
+def once(table: ArchitectureTable, name: str, find: Callable[[ArchitectureTable], T]) -> T:
+    """What follows from a table and the constants; of a single architecture it is kept, for many passes ask for it."""
     if len(table) > 1:
-        return _energy_constants(table)
-    known, found = constants(), table.kept.get("energy constants")
-    if found is None or found[0] is not known:
-        found = table.kept["energy constants"] = known, _energy_constants(table)
-    kept: EnergyConstants = found[1]
-    return kept
+        return find(table)
+    known, kept = constants(), table.kept.get(name)
+    if kept is None or kept[0] is not known:
+        kept = table.kept[name] = known, find(table)
+    found: T = kept[1]
+    return found
+
+
+def energy_constants(table: ArchitectureTable) -> EnergyConstants:
+    """Energy per event of every architecture, leakage at the temperature of full load where a cooling is given."""
+    return once(table, "energy constants", _energy_constants)
 
 
 def _energy_constants(table: ArchitectureTable) -> EnergyConstants:

@@ -57,7 +57,8 @@ class Limits:
 
 
 def saturated_offers(cycle: Cycle, replicas: int, limits: Limits) -> Offers:
-    """Replicas that somebody always waits for, one offer per batch."""
+    """Replicas that somebody always waits for, one offer per batch, up to the first that memory has no room for."""
+    cycle = held(cycle, limits.memory_bytes, more=1)
     sequences = cycle.batch * cycle.replica.stages
     state = _State(
         np.full(len(cycle.batch), replicas), cycle.requests_per_s, sequences, np.zeros(len(cycle.batch))
@@ -72,6 +73,7 @@ def loaded_offers(saturated: Cycle, most: int, rate_per_s: float, limits: Limits
     The batch is what keeps up with the stream; a request sees as many others, and itself. The engine has a place for
     every request of a crowd, so that none waits for one.
     """
+    saturated = held(saturated, limits.memory_bytes, more=1)
     replicas = np.arange(most, 0, -saturated.replica.together)
     each = rate_per_s / replicas
     reached = np.maximum.accumulate(np.where(saturated.keeps_up, saturated.requests_per_s, 0.0))
@@ -110,11 +112,18 @@ def closed_loop(saturated: Cycle, clients: Floats, memory_bytes: float) -> tuple
 
     `saturated` has every batch from one up; those that memory has no room for, or that do not keep up, are none.
     """
-    fits = saturated.memory(saturated.batch * saturated.replica.stages).total_bytes <= memory_bytes
-    places = max(1, int(np.logical_and.accumulate(fits & saturated.keeps_up).sum()))
-    held = np.maximum.accumulate(saturated.clients[:places])
-    seen = replace(saturated, batch=np.interp(clients, held, saturated.batch[:places]))
-    return seen, np.maximum(clients - held[-1], 0.0) / seen.requests_per_s + seen.loading.mean_s
+    saturated = held(saturated, memory_bytes)
+    places = max(1, int(np.logical_and.accumulate(saturated.keeps_up).sum()))
+    on_it = np.maximum.accumulate(saturated.clients[:places])
+    seen = replace(saturated, batch=np.interp(clients, on_it, saturated.batch[:places]))
+    return seen, np.maximum(clients - on_it[-1], 0.0) / seen.requests_per_s + seen.loading.mean_s
+
+
+def held(cycle: Cycle, memory_bytes: float, more: int = 0) -> Cycle:
+    """The cycle at those of its batches, ascending, that memory has room for, and so many more; one at least."""
+    fits = cycle.memory(cycle.batch * cycle.replica.stages).total_bytes <= memory_bytes
+    count = max(1, int(np.logical_and.accumulate(fits).sum()) + more)
+    return cycle if count >= len(fits) else replace(cycle, batch=cycle.batch[:count])
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ class Slots:
 
     def mean_s(self) -> Floats:
         """Expected length of a slot, (B,)."""
-        return self._expected(self._below(np.arange(self.seconds.shape[2])))
+        return self._expected(self._below[0] * self._others[0])
 
     def rounds_s(self) -> Floats:
         """Time of a pass of each kind through all stages, (B, K), the other batches as they come."""
@@ -36,24 +36,37 @@ class Slots:
 
     def round_s(self, kind: int) -> Floats:
         """Time of a pass of some kind through all stages, (B,), the other batches as they come."""
-        total, stages = np.zeros(len(self.share)), np.arange(self.seconds.shape[2])
-        for at in stages:
-            own = self.seconds[:, kind, at, None] <= self._lengths
-            total += self._expected(self._below(np.delete(stages, at)) * own)
-        return total
+        if len(self._others) == 1:
+            return self.seconds[:, kind, 0]
+        own = self.seconds[:, kind, :, None] <= self._lengths[:, None, :]
+        each = [self._expected(others * own[:, at]) for at, others in enumerate(self._others)]
+        found: Floats = np.sum(each, axis=0)
+        return found
 
-    @property
+    @cached_property
     def _lengths(self) -> Floats:
         """All lengths a slot can have, (B, K p), ascending."""
         return np.sort(self.seconds.reshape(len(self.share), -1), axis=1)
 
-    def _below(self, stages: NDArray[np.intp]) -> Floats:
-        """Chance that the passes on some stages take no longer than each length, (B, K p)."""
-        chance, lengths = np.ones((len(self.share), self.seconds[0].size)), self._lengths
-        for at in stages:
-            shorter = self.seconds[:, :, at, None] <= lengths[:, None, :]
-            chance *= (shorter * self.share[:, :, None]).sum(axis=1)
-        return chance
+    @cached_property
+    def _below(self) -> list[Floats]:
+        """Chance that the pass on a stage takes no longer than each length, (B, K p), by stage."""
+        found = [np.zeros(self._lengths.shape) for _ in range(self.seconds.shape[2])]
+        for at in range(len(found)):
+            for kind, share in enumerate(self.share.T):
+                found[at] += (self.seconds[:, kind, at, None] <= self._lengths) * share[:, None]
+        return found
+
+    @cached_property
+    def _others(self) -> list[Floats]:
+        """Chance that the passes on all other stages take no longer, (B, K p), by stage."""
+        one = np.ones(self._lengths.shape)
+        before, after = [one], [one]
+        for of_stage in self._below[:-1]:
+            before.append(before[-1] * of_stage)
+        for of_stage in self._below[:0:-1]:
+            after.append(after[-1] * of_stage)
+        return [first * last for first, last in zip(before, reversed(after), strict=True)]
 
     def _expected(self, below: Floats) -> Floats:
         found: Floats = (self._lengths * np.diff(below, axis=1, prepend=0.0)).sum(axis=1)
