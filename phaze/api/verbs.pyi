@@ -426,6 +426,7 @@ def plan_serving(
     draft_tokens: int = 4,
     acceptance: float | None = None,
     acceptance_length: float | None = None,
+    context_parallel: int | None = None,
     expert_skew: float | None = None,
     redundant_experts: int | None = None,
     disaggregate: bool | None = None,

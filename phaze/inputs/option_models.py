@@ -146,6 +146,10 @@ _RECIPES = (
 )
 _CACHE_FORMAT = "Format of the key-value cache: fp8 or int8 (default: the precision of the model)."
 _CACHE_FORMATS = ("fp8", "int8")
+_PARTS = (
+    "Devices of a tensor group that hold the cache of a part of the tokens each, where it would repeat key-value heads "
+    "(default: of contexts from 8,192 tokens on the better of none and all)."
+)
 _SKEW = (
     "Exponent of the power law by which tokens want some experts more than others, for instance 0.6 (default: all are "
     "wanted alike)."
@@ -830,6 +834,7 @@ class PlanServingOptions(KeptOptions, EconomicOptions, OneArchOptions):
     acceptance_length: float | None = option(
         None, "Tokens that a pass makes on average, its own among them, instead of --acceptance."
     )
+    context_parallel: int | None = option(None, _PARTS, least=1)
     expert_skew: float | None = option(None, _SKEW)
     redundant_experts: int | None = option(None, _REDUNDANT, least=0)
     disaggregate: bool | None = option(

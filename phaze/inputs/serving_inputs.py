@@ -67,6 +67,7 @@ def _space(options: PlanServingOptions) -> ServingSpace:
             speculation=_speculation(options),
             prefix_cache_bytes=_bytes(options.prefix_cache, "--prefix-cache"),
             host_cache_bytes=_bytes(options.host_cache, "--host-cache"),
+            context_parallel=options.context_parallel,
             expert_load=expert_load(options.expert_skew, options.redundant_experts),
         ),
     )

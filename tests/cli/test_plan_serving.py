@@ -183,6 +183,7 @@ def test_guesses_and_known_prefixes(plan):
         (("--draft", "ngram", "--acceptance-length", 9), "makes 1 to 5"),
         (("--draft", "nothing", "--acceptance", 0.5), "nothing"),
         (("--acceptance", 0.5), "--acceptance needs --draft"),
+        (("--context-parallel", 2), "--context-parallel 2 saves no cache of"),
         (("--redundant-experts", 4), "--redundant-experts needs --expert-skew"),
         (("--expert-skew", -1), "the skew of experts is -1; it must be above 0"),
         (("--expert-skew", 0.6), "has no experts whose load could be uneven"),

@@ -20,15 +20,16 @@ def start_commands(
 ) -> Iterator[tuple[str, Pool, str]]:
     """Engine, pool and command of everything that starts the plan, one command for every replica or group of them.
 
-    Replicas that share experts are one group. Only SGLang's options say which of two pools a server is for.
+    Replicas that share experts are one group. Only SGLang's options say which of two pools a server is for, only vLLM's
+    that tensor groups hold parts of caches.
     """
     guessed = options.speculation is not None  # only vLLM's options say how without a file beside them
     for pool in plan.pools:
         if len(plan.pools) == 1:
             yield "vllm", pool, " ".join(_vllm(plan, pool, traffic, options))
-            if not guessed:
+            if not guessed and pool.context_parallel == 1:
                 yield "tensorrt-llm", pool, " ".join(_tensorrt_llm(plan, pool, traffic))
-        if not guessed:
+        if not guessed and pool.context_parallel == 1:
             yield "sglang", pool, " ".join(_sglang(plan, pool, traffic, options))
 
 
@@ -49,6 +50,8 @@ def _whole_length(traffic: Traffic) -> int:
 def _vllm(plan: ServingPlan, pool: Pool, traffic: Traffic, options: ServingOptions) -> Iterator[str]:
     yield "vllm serve $MODEL"
     yield f"--tensor-parallel-size {pool.tensor_parallel} --pipeline-parallel-size {pool.pipeline_parallel}"
+    if pool.context_parallel > 1:
+        yield f"--decode-context-parallel-size {pool.context_parallel}"
     if pool.expert_parallel > 1:
         yield f"--data-parallel-size {pool.expert_parallel} --enable-expert-parallel"
         if (copies := _copies(pool, options)) is not None:

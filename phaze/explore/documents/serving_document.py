@@ -41,6 +41,9 @@ class PoolFigures(_Figures):
     tensor_parallel: int
     pipeline_parallel: int
     expert_parallel: int = Field(1, description="replicas that share the experts of the model")
+    context_parallel: int = Field(
+        1, description="devices of a tensor group that hold the cache of a part of the tokens each"
+    )
     redundant_experts: int = Field(0, description="copies of experts that such replicas keep, all together")
     devices: int = Field(description="of all replicas")
     batch: float = Field(description="sequences of a decode pass, or prompts of a prefill pass, on average")

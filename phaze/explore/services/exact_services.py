@@ -66,7 +66,9 @@ class ExactServices:
         host = options.dispatch_s, options.engine.overheads
         # Which degrees there are says the model alone.
         return {
-            Shape(grid.width, stages, grid.experts): Replica(mine, self.space.links, stages, *host)
+            Shape(grid.width, stages, grid.experts, grid.context_parallel): Replica(
+                mine, self.space.links, stages, *host
+            )
             for grid in plans.grids
             for mine in (replace(grid, chip=self.space.chip),)
             for stages in plans.depths(grid)

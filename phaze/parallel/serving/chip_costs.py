@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -16,7 +17,9 @@ from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.scheduling.layers import TimedChain
 from phaze.scheduling.passes import SolveLimits
 from phaze.tolerances import PASS_STATES
-from phaze.workload.work import Layer, LayerChain, Pass, Work
+from phaze.workload.parallel_degrees import Group, Parallel
+from phaze.workload.training.training_numerics import HALF_BYTES
+from phaze.workload.work import Collective, Layer, LayerChain, Link, Pass, Unit, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,47 @@ def without_attention(pass_: Pass) -> Pass:
 def only_attention(pass_: Pass) -> Pass:
     """The attention of a pass alone."""
     return _kept(pass_, set(pass_.edges), is_attention)
+
+
+@cache
+def shared_attention(devices: int) -> Callable[[Pass], Pass]:
+    """The attention of a pass alone, of devices that hold the keys of a part of the tokens each, with their exchanges.
+
+    Before it they gather their queries, which each multiplies with its own keys; after it the logarithms of the sums of
+    all exponentials, by which each scales its results, whose sums are scattered (`--decode-context-parallel-size` of
+    vLLM; Helix, arXiv 2507.07120, exchanges as many bytes). One function for every number of devices.
+    """
+
+    def shared(pass_: Pass) -> Pass:
+        works: list[Work] = []
+        for work in only_attention(pass_).works:
+            if work.flash is None:
+                works.append(work)
+                continue
+            scores, mixed = work.gemms[:2]
+            rows = scores.groups * scores.m
+            around = {
+                Collective.ALL_GATHER: (f"{work.name}.queries", HALF_BYTES * rows * scores.k),
+                Collective.REDUCE_SCATTER: (f"{work.name}.results", HALF_BYTES * rows * mixed.n),
+            }
+            queries, results = (
+                _exchanged(name, kind, float(moved), devices) for kind, (name, moved) in around.items()
+            )
+            sums = _exchanged(f"{work.name}.sums", Collective.ALL_GATHER, float(_SUM_BYTES * rows), devices)
+            works += [queries, work, sums, results]
+        return Pass(tuple(works), tuple((at, at + 1) for at in range(len(works) - 1)))
+
+    return shared
+
+
+_SUM_BYTES = 4  # of a logarithm, fp32
+
+
+def _exchanged(name: str, collective: Collective, payload_bytes: float, devices: int) -> Work:
+    """A collective of neighbours in a tensor group; HBM sees what is sent and what is received."""
+    link = Link(collective, payload_bytes, Group(Parallel.CONTEXT, devices))
+    moved = payload_bytes * (1 + 1 / devices)
+    return Work(name, collective.value, Unit.LINK, stream_bytes=moved, link=link)
 
 
 def _kept(pass_: Pass, edges: set[tuple[int, int]], keep: Callable[[Work], bool]) -> Pass:

@@ -31,8 +31,9 @@ Offered = tuple[Replica, Offers]
 
 
 def prefill_offers(space: ServingSpace) -> list[Offered]:
-    """Offers of every replica shape to a prefill pool."""
-    return [(r, prefilling_offers(space, r)) for r in space.replicas]
+    """Offers of every replica shape to a prefill pool, whose prompts go as they come: none has parts of caches."""
+    whole = [r for r in space.replicas if r.grid.context_parallel == 1]
+    return [(r, prefilling_offers(space, r)) for r in whole]
 
 
 def prefilling_offers(space: ServingSpace, replica: Replica) -> Offers:
@@ -43,7 +44,7 @@ def prefilling_offers(space: ServingSpace, replica: Replica) -> Offers:
 
 def decode_offers(space: ServingSpace) -> list[Offered]:
     """Offers of every replica shape to a decode pool."""
-    return [(r, decoding_offers(space, r)) for r in space.replicas]
+    return [(r, decoding_offers(space, r)) for r in space.decoding_replicas]
 
 
 def decoding_offers(space: ServingSpace, replica: Replica) -> Offers:

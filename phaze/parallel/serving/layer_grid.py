@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from phaze.arrays import Floats
+from phaze.cost.collective_times import link_s, link_wire_bytes
+from phaze.cost.pass_energy import Events, dynamic_j
 from phaze.errors import InputError
 from phaze.parallel.serving.chip_costs import (
     ChainCosts,
@@ -18,20 +20,23 @@ from phaze.parallel.serving.chip_costs import (
     doublings,
     is_attention,
     only_attention,
+    shared_attention,
     without_attention,
 )
 from phaze.parallel.serving.serving_requests import Traffic
 from phaze.workload.expert_load import ExpertLoad
 from phaze.workload.operators.kv_cache import CacheFormat, KvCache
 from phaze.workload.operators.low_precision import Recipe
-from phaze.workload.parallel_degrees import Sharding
-from phaze.workload.work import LayerChain
+from phaze.workload.operators.operator_graph import OpKind
+from phaze.workload.parallel_degrees import Group, Parallel, Sharding
+from phaze.workload.work import Collective, LayerChain, Link, Pass
 from phaze.workload.workload import Mode, Workload
 from phaze.workload.workload_loader import load_workload
 
 PROMPTS = 8  # that a prefill pool takes at once at most
 LEAST_CHUNK = 128  # tokens; smaller chunks leave the products of a chip idle
 _TILE = 128  # queries; attention of fewer takes hardly less time
+_SAVING = 0.8  # of the cache: a degree that saves less than a fifth is none
 _FINE = range(64, 1024)  # tokens after which there is a point between powers of two
 
 
@@ -80,7 +85,8 @@ class LayerGrid:
     own (data-parallel attention): figures are of one of them when all have as much to do. `prompts`: whole ones that a
     pass takes beside decode at most. `verified`: tokens of each decoding sequence in a pass, guesses among them.
     `most_tokens`: of prompts in a pass at most, where requests are recorded, so that chunks are of any size.
-    `load`: of experts, where it is uneven.
+    `load`: of experts, where it is uneven. `context_parallel`: devices of a tensor group that hold the cache of a part
+    of the tokens each; each has as many times the heads of queries in decoding attention.
     """
 
     served: Served
@@ -94,11 +100,31 @@ class LayerGrid:
     verified: int = 1
     most_tokens: int = 0
     load: ExpertLoad | None = None
+    context_parallel: int = 1
 
     @property
     def sharding(self) -> Sharding:
         """How layers are divided."""
         return Sharding(self.width, expert=self.experts, load=self.load)
+
+    @property
+    def saves_cache(self) -> bool:
+        """Whether devices hold less cache than under half the degree, which is so where they repeat key-value heads.
+
+        Never where an indexer chooses keys, which have to be chosen among all.
+        """
+        half = replace(self, context_parallel=self.context_parallel // 2)
+        indexed = any(w.kind == OpKind.INDEX.value for layer in self.base.layers for w in layer.forward.works)
+        return not indexed and self.cache_bytes[1].sum() < _SAVING * half.cache_bytes[1].sum()
+
+    @property
+    def _in_attention(self) -> Sharding:
+        """How heads and caches are divided in decoding attention."""
+        return replace(self.sharding, tensor=self.width // self.context_parallel)
+
+    def _held(self, context: int) -> int:
+        """Earlier tokens that a device holds of so many, so that all hold them and the next one."""
+        return max(1, -(-(context + 1) // self.context_parallel) - 1)
 
     @cached_property
     def base(self) -> LayerChain:
@@ -126,11 +152,12 @@ class LayerGrid:
         Where guesses are verified no faster than one token alone is.
         """
         chains = [self.decode_chains(context) for context in self.contexts]
-        found = tuple(self._line(self.batch_points, costs) for costs in self._attentions_of(chains))
+        shared = only_attention if self.context_parallel == 1 else shared_attention(self.context_parallel)
+        found = tuple(self._line(self.batch_points, costs) for costs in self._attentions_of(chains, shared))
         if self.verified == 1:
             return found
         guessed = [self.verify_chains(context) for context in self.contexts]
-        more = (self._line(self.batch_points, costs) for costs in self._attentions_of(guessed))
+        more = (self._line(self.batch_points, costs) for costs in self._attentions_of(guessed, shared))
         return tuple(
             Line(one.points, np.maximum(one.values, other.values))
             for one, other in zip(found, more, strict=True)
@@ -143,12 +170,13 @@ class LayerGrid:
 
     def decode_chains(self, context: int) -> list[LayerChain]:
         """The model on every number of `batch_points` decoding sequences of some context."""
-        return _ends_first(self.batch_points, lambda batch: self._decode(batch, context))
+        decode = self.served.decode(self._held(context))
+        return _ends_first(self.batch_points, lambda batch: decode.chain(batch, self._in_attention))
 
     def verify_chains(self, context: int) -> list[LayerChain]:
         """The same with all the tokens of each sequence that a pass verifies."""
-        several = self.served.prefill(self.verified, context)
-        return _ends_first(self.batch_points, lambda batch: several.chain(batch, self.sharding))
+        several = self.served.prefill(self.verified, self._held(context))
+        return _ends_first(self.batch_points, lambda batch: several.chain(batch, self._in_attention))
 
     @cached_property
     def contexts(self) -> tuple[int, ...]:
@@ -160,7 +188,7 @@ class LayerGrid:
         """Attention of a chunk of one prompt by the tokens before it, for every size of `chunks`."""
         costs = self._attentions_of([self.chunk_chains(chunk) for chunk in self.chunks])
         each = zip(self.chunks, costs, strict=True)
-        return {chunk: self._line(self.befores(chunk), some) for chunk, some in each}
+        return {chunk: self._gathered(self._line(self.befores(chunk), some)) for chunk, some in each}
 
     @cached_property
     def piece_attention(self) -> tuple[tuple[Line, Line], ...]:
@@ -170,7 +198,10 @@ class LayerGrid:
         """
         counts = [(size, n) for size in self.piece_sizes for n in (1, PROMPTS)]
         costs = self._attentions_of([self.piece_chains(size, n) for size, n in counts])
-        lines = [self._line(self._ends(size), some) for (size, _), some in zip(counts, costs, strict=True)]
+        lines = [
+            self._gathered(self._line(self._ends(size), some), n)
+            for (size, n), some in zip(counts, costs, strict=True)
+        ]
         return tuple(
             (one, Line(one.points, (many.values - one.values) / (PROMPTS - 1)))
             for one, many in zip(lines[::2], lines[1::2], strict=True)
@@ -198,7 +229,9 @@ class LayerGrid:
     @cached_property
     def prompt_attention(self) -> Line:
         """Attention of whole prompts by their number, to which it is proportional but for what is launched once."""
-        return self._line(self.prompt_points, self.chip.each(self.prompt_chains, only_attention))
+        line = self._line(self.prompt_points, self.chip.each(self.prompt_chains, only_attention))
+        gathered = self._gathering(self.traffic.cached_tokens)
+        return Line(line.points, line.values + line.points[:, None, None] * gathered)
 
     @property
     def prompt_points(self) -> list[int]:
@@ -264,7 +297,7 @@ class LayerGrid:
         """
         shared = self.traffic.cached_tokens if self.traffic.shared and self.traffic.recorded is None else 0
         first, last = self.contexts[0] - shared, self.contexts[-1] - shared
-        ends = [_positions(self._decode(1, c), "cache_bytes") for c in (first, last)]
+        ends = [self._cache_bytes(self._held(c)) for c in (first, last)]
         return ends[0], ends[1]
 
     @cached_property
@@ -273,9 +306,35 @@ class LayerGrid:
         page = max(self.served.kv_cache.page, 1)
         few = page * max(1, min(self.traffic.contexts[0], self.traffic.prompt_tokens // 2) // page)
         many = max(few + page, page * (self.traffic.last_context // page))
-        bytes_ = [_positions(self._decode(1, held - 1), "cache_bytes") for held in (few, many)]
+        bytes_ = [self._cache_bytes(held - 1) for held in (few, many)]
         each = (bytes_[1] - bytes_[0]) / (many - few)
-        return bytes_[0] - few * each, each
+        return bytes_[0] - few * each, each / self.context_parallel
+
+    def _cache_bytes(self, context: int) -> Floats:
+        """Cache of a sequence of which a device holds `context` tokens and one more, (L,)."""
+        return _positions(self.served.decode(context).chain(1, self._in_attention), "cache_bytes")
+
+    def _gathered(self, line: Line, prompts: int = 1) -> Line:
+        """A line of attention by earlier tokens of prompts, with what it takes to gather their cache."""
+        if self.context_parallel == 1:
+            return line
+        gathered = [self._gathering(before) for before in line.points.tolist()]
+        return Line(line.points, line.values + prompts * np.array(gathered))
+
+    def _gathering(self, tokens: float) -> Floats:
+        """Seconds and joules to gather the cache of earlier tokens of a prompt from the devices with parts, (L, 2)."""
+        found = np.zeros((len(self.base.index), 2))
+        if self.context_parallel == 1 or not tokens:
+            return found
+        own = replace(self, context_parallel=1).token_bytes[1]
+        links = self.chip.table["link_bandwidth_bytes_per_s"]
+        for each in np.unique(own[own > 0]).tolist():
+            group = Group(Parallel.CONTEXT, self.context_parallel)
+            link = Link(Collective.ALL_GATHER, tokens * each, group)
+            events = Events(link_bytes=2 * link_wire_bytes(link))
+            seconds = link_s(link, self.chip.among.model.network, links)
+            found[own == each] = float(seconds[0]), float(dynamic_j(events, self.chip.table)[0])
+        return found
 
     def prompt_flops(self, load: Traffic) -> float:
         """Model FLOPs of a prompt of some load, on average, of all devices, with logits of its last token alone."""
@@ -302,10 +361,12 @@ class LayerGrid:
     def _decode(self, batch: int, context: int) -> LayerChain:
         return self.served.decode(context).chain(batch, self.sharding)
 
-    def _attentions_of(self, lines: Sequence[Sequence[LayerChain]]) -> Iterator[list[ChainCosts]]:
+    def _attentions_of(
+        self, lines: Sequence[Sequence[LayerChain]], part: Callable[[Pass], Pass] = only_attention
+    ) -> Iterator[list[ChainCosts]]:
         """Attention of the chains of some lines, all of them costed together."""
-        self.chip.each([chain for chains in lines for chain in chains], only_attention)
-        return (self.chip.each(chains, only_attention) for chains in lines)
+        self.chip.each([chain for chains in lines for chain in chains], part)
+        return (self.chip.each(chains, part) for chains in lines)
 
     def befores(self, chunk: int) -> list[int]:
         """Tokens of a prompt before a chunk of it, least and most."""

@@ -28,11 +28,12 @@ from phaze.workload.operators.kv_cache import KvCache
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Replica shape: tensor-parallel width, pipeline stages, and replicas that share experts."""
+    """Replica shape: tensor-parallel width, stages, replicas that share experts, devices with parts of each cache."""
 
     width: int
     stages: int
     together: int
+    parts: int = 1
 
     @property
     def devices(self) -> int:
@@ -76,11 +77,13 @@ class ServiceBounds:
 
     def ways(self) -> Iterator[Way]:
         """All ways of the space."""
-        shapes = [shape for shape, _ in self._shapes]
+        every = [shape for shape, _ in self._shapes]
+        shapes = [shape for shape in every if self.space.options.context_parallel in (None, shape.parts)]
         if self.space.options.disaggregate is not True:
             yield from (Way(shape, size) for shape in shapes for size in self.space.pass_sizes)
         if self.space.apart:
-            yield from (Way(first, second=second) for first in shapes for second in shapes)
+            whole = [shape for shape in every if shape.parts == 1]
+            yield from (Way(first, second=second) for first in whole for second in shapes)
 
     def most(self, way: Way) -> Iterator[Most]:
         """What a way serves at most, by the number of its replicas where that is open."""
@@ -158,9 +161,9 @@ class ServiceBounds:
     def _engine(self, shape: Shape, chunk: int | None, most: float) -> Floats:
         """Requests per second of one engine of a replica, (A,), times its stages, at batches up to `most`."""
         depth = max(self.space.depths(self._least[shape].grid)) if self.coarse else shape.stages
-        key = shape.width, shape.together, depth, chunk, most
+        key = shape.width, shape.together, shape.parts, depth, chunk, most
         if key not in self._engines:
-            deep = Shape(shape.width, depth, shape.together)
+            deep = replace(shape, stages=depth)
             stages = 1 if self.coarse else depth
             self._engines[key] = self._engine_of(deep, chunk, np.minimum(self._room(deep), most), stages)
         return self._engines[key]
@@ -214,7 +217,7 @@ class ServiceBounds:
     @cached_property
     def _least(self) -> dict[Shape, LeastPasses]:
         return {
-            Shape(least.grid.width, stages, least.grid.experts): replace(
+            Shape(least.grid.width, stages, least.grid.experts, least.grid.context_parallel): replace(
                 least, overheads=self.space.options.engine.overheads, stages=1 if self.coarse else stages
             )
             for least in self.least

@@ -41,7 +41,7 @@ class Pool:
     `batch`: sequences of one decode pass, or prompts of one prefill pass, on average; `sequences`: that the
     replica works on at once (`pipeline_parallel` batches are in flight). `expert_parallel`: replicas that share the
     experts of a model, side by side, each with sequences of its own; `redundant_experts`: copies that they keep of the
-    `experts` of a layer, all together.
+    `experts` of a layer, all together. `context_parallel`: devices of a tensor group that hold parts of each cache.
     """
 
     role: Role
@@ -56,6 +56,7 @@ class Pool:
     expert_parallel: int = 1
     experts: int = 0
     redundant_experts: int = 0
+    context_parallel: int = 1
 
     @property
     def devices(self) -> int:

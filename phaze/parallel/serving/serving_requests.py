@@ -182,7 +182,8 @@ class ServingOptions:
     adds to passes, the prompt tokens that one takes, and the policies it has. `speculation`: tokens that a draft
     guesses. `prefix_cache_bytes`, `host_cache_bytes`: of a device's memory, and of its share of the host's, for
     beginnings of prompts. `expert_load`: of the model's experts, where tokens want some more than others (None: evenly;
-    those of a draft always are). Raises InputError for values that make no sense.
+    those of a draft always are). `context_parallel`: devices of a tensor group that hold the cache of a part of the
+    tokens each (None: the best). Raises InputError for values that make no sense.
     """
 
     kv_cache: KvCache = KvCache.PAGED
@@ -199,10 +200,12 @@ class ServingOptions:
     prefix_cache_bytes: float = 0.0
     host_cache_bytes: float = 0.0
     expert_load: ExpertLoad | None = None
+    context_parallel: int | None = None
 
     def __post_init__(self) -> None:
         """Check the values."""
-        for name, value in (("chunk", self.chunk), ("largest_batch", self.largest_batch)):
+        sizes = ("chunk", self.chunk), ("largest_batch", self.largest_batch)
+        for name, value in (*sizes, ("context_parallel", self.context_parallel)):
             if value is not None and value < 1:
                 raise InputError(f"{name} is {value}; it must be at least 1")
         if not 0 < self.memory_share <= 1:

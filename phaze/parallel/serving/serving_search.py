@@ -84,6 +84,7 @@ def _pool(part: PoolChoice) -> Pool:
         working_bytes=float(offers.memory.working_bytes[at]),
         experts=part.replica.grid.expert_count,
         redundant_experts=part.replica.grid.redundant_experts,
+        context_parallel=part.replica.grid.context_parallel,
     )
 
 
@@ -212,7 +213,7 @@ def choices(space: ServingSpace, seen: list[Offers]) -> Iterator[ServingChoice]:
 
 
 def _together(space: ServingSpace, seen: list[Offers]) -> Iterator[ServingChoice]:
-    for replica in space.replicas:
+    for replica in space.decoding_replicas:
         for chunk, cycle in space.cycles(replica):
             offers = made_offers(space, cycle)
             seen.append(offers)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -31,6 +30,7 @@ from phaze.parallel.serving.steady_state import Cycle, Prefill
 _GIB = 2**30
 _MOST_CHUNKS = 32  # of a prompt
 _MOST_STAGES = 16
+_LONG = 8192  # tokens of a context from which parts of caches are looked at unless asked for
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,10 @@ class ServingSpace:
     """Replica shapes, batches, chunks.
 
     Tensor widths that divide the heads; experts dealt among a power of two of replicas that divides their number, or
-    kept by each; powers of two and three times these as pipeline stages, 16 at most; up to `largest_batch` sequences a
-    batch; prompts in 2, 4, ... 32 chunks of 128 tokens and more, or whole, and of these as many in a pass as come
+    kept by each; where a tensor group repeats key-value heads and contexts reach 8,192 tokens, that, or parts of the
+    tokens of each cache on as many of its devices as save memory; powers of two and three times these as pipeline
+    stages, 16 at most; up to `largest_batch` sequences a batch; prompts in 2, 4, ... 32 chunks of 128 tokens and more,
+    or whole, and of these as many in a pass as come
     while it waits and 8,192 tokens hold. `known_chip`: the architecture as it is costed among others; `known_model`:
     the model as it is loaded already.
     """
@@ -139,8 +141,43 @@ class ServingSpace:
 
     @cached_property
     def grids(self) -> tuple[LayerGrid, ...]:
-        """Layers at every tensor width and every number of replicas that share experts."""
-        return tuple(itertools.starmap(self._grid, self._degrees))
+        """Layers at every tensor width, number of replicas that share experts, and degree of parts of caches.
+
+        Raises InputError where a degree of the latter is asked for that saves nothing.
+        """
+        asked, every = self.options.context_parallel, self._degrees
+        if asked is None and self.traffic.last_context < _LONG:
+            return tuple(self._grid(*degrees) for degrees in every)
+        each = [self._shared(self._grid(*degrees)) for degrees in every]
+        if asked is None:
+            each = [shared[:1] + shared[1:][-1:] for shared in each]
+        known = {grid.context_parallel for shared in each for grid in shared}
+        if asked not in (None, *known):
+            raise InputError(
+                f"--context-parallel {asked} saves no cache of {self.workload} on {self.devices} devices: it is for "
+                "tensor widths beyond the key-value heads, by powers of two, not for caches of windows or chosen keys"
+            )
+        wanted = (
+            known if asked is None else {asked, 1} if self.apart else {asked}
+        )  # prefill pools have no parts
+        return tuple(grid for shared in each for grid in shared if grid.context_parallel in wanted)
+
+    @property
+    def decoding_replicas(self) -> tuple[Replica, ...]:
+        """Those of `replicas` that may decode: with as many parts of caches as are asked for."""
+        asked = self.options.context_parallel
+        return tuple(r for r in self.replicas if asked in (None, r.grid.context_parallel))
+
+    @staticmethod
+    def _shared(grid: LayerGrid) -> list[LayerGrid]:
+        """The grid, and such whose tensor groups hold parts of the tokens, as long as more parts save memory."""
+        found = [grid]
+        while grid.width % (2 * found[-1].context_parallel) == 0:
+            shared = replace(grid, context_parallel=2 * found[-1].context_parallel)
+            if not shared.saves_cache:
+                break
+            found.append(shared)
+        return found
 
     @property
     def _degrees(self) -> Iterator[tuple[int, int]]:
@@ -169,10 +206,12 @@ class ServingSpace:
         parts = dict.fromkeys(-(-prompt // count) for count in doublings(1, _MOST_CHUNKS))
         return tuple(size for size in parts if size == prompt or size >= LEAST_CHUNK)
 
-    def replica(self, width: int, stages: int, together: int = 1) -> Replica:
+    def replica(self, width: int, stages: int, together: int = 1, parts: int = 1) -> Replica:
         """The shape of some degrees. StopIteration where it is none of `replicas`."""
-        asked = width, stages, together
-        return next(r for r in self.replicas if (r.grid.width, r.stages, r.together) == asked)
+        asked = width, stages, together, parts
+        return next(
+            r for r in self.replicas if (r.grid.width, r.stages, r.together, r.grid.context_parallel) == asked
+        )
 
     def cycles(self, replica: Replica) -> Iterator[tuple[int | None, Cycle]]:
         """Prefill first (None) and every chunk size beside decode, as far as they are asked for."""

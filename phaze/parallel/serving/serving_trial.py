@@ -83,7 +83,7 @@ def _stream(pool: Pool, plan: ServingPlan, space: ServingSpace, requests: int, s
     """Requests of one replica of a pool."""
     load = space.traffic
     if load.recorded is not None:
-        replica = space.replica(pool.tensor_parallel, pool.pipeline_parallel, pool.expert_parallel)
+        replica = _replica(pool, space)
         return replayed(space.traffic_on(replica), requests, pool.replicas)
     if load.clients is None:
         return poisson(plan.requests_per_s / pool.replicas, requests, load.output_tokens, seed)
@@ -129,9 +129,14 @@ def _loads(replica: Replica, space: ServingSpace, requests: int, replicas: int) 
     return load_seconds(replica, load.recorded.loaded[at].astype(np.float64))
 
 
+def _replica(pool: Pool, space: ServingSpace) -> Replica:
+    degrees = pool.tensor_parallel, pool.pipeline_parallel, pool.expert_parallel, pool.context_parallel
+    return space.replica(*degrees)
+
+
 def _engine(pool: Pool, plan: ServingPlan, space: ServingSpace) -> Engine:
     """The engine of a pool, with as many places as memory has room for."""
-    replica = space.replica(pool.tensor_parallel, pool.pipeline_parallel, pool.expert_parallel)
+    replica = _replica(pool, space)
     chunk = plan.chunk_tokens if plan.policy is Policy.CHUNKED else None
     if pool.role is Role.PREFILL:
         passes = space.prefilling(replica).passes_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -157,7 +158,18 @@ def test_the_best_service_under_an_engine(source, few, network, model, chips, lo
     assert found.document.request["engine"] == "slow"
 
 
-SOFTWARE = {"engine": {"engine": ENGINE}, "skew": {"expert_load": ExpertLoad(1.0, 4), "chunk": 64}}
+def one_key(folder):
+    """The decoder with one key-value head, which tensor groups repeat."""
+    path = folder / "one.yaml"
+    path.write_text(Path(served(folder)).read_text().replace("kv_heads: 4", "kv_heads: 1"))
+    return str(path)
+
+
+SOFTWARE = {
+    "engine": {"engine": ENGINE},
+    "skew": {"expert_load": ExpertLoad(1.0, 4), "chunk": 64},
+    "parts": {"context_parallel": 2},
+}
 
 
 @pytest.mark.parametrize(
@@ -166,6 +178,7 @@ SOFTWARE = {"engine": {"engine": ENGINE}, "skew": {"expert_load": ExpertLoad(1.0
         (served, "engine"),
         (served_mixture, "engine"),
         (served_mixture, "skew"),
+        (one_key, "parts"),
         (served, "saturated"),
         (served, "stream"),
         (served, "short"),
@@ -200,7 +213,7 @@ def check_bounds(asked):
                 kept += 1
                 assert all(service.worth <= one[number, row] for one in hoped), way
                 service.plan  # noqa: B018 - checked when it is made
-    assert kept > 10
+    assert kept > 8
 
 
 def test_bounds_are_tight_where_nothing_is_left_out(source, few, network):

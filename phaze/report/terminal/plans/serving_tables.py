@@ -120,8 +120,9 @@ def _latency(plan: ServingPlan, space: ServingSpace) -> Table:
 
 def _pools(plan: ServingPlan) -> Table:
     shared = ["experts"] if any(pool.expert_parallel > 1 for pool in plan.pools) else []
+    parts = ["cache parts"] if any(pool.context_parallel > 1 for pool in plan.pools) else []
     figures = "batch", "weights", "cache", "activations"
-    table = plain_table("Replicas", "pool", "replicas", "tensor", "pipeline", *shared, *figures)
+    table = plain_table("Replicas", "pool", "replicas", "tensor", "pipeline", *shared, *parts, *figures)
     for pool in plan.pools:
         table.add_row(
             pool.role.value,
@@ -129,6 +130,7 @@ def _pools(plan: ServingPlan) -> Table:
             str(pool.tensor_parallel),
             str(pool.pipeline_parallel),
             *(str(pool.expert_parallel) for _ in shared),
+            *(str(pool.context_parallel) for _ in parts),
             fmt.number(pool.batch),
             *(fmt.memory(size) for size in (pool.weight_bytes, pool.cache_bytes, pool.working_bytes)),
         )
