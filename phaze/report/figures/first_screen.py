@@ -120,7 +120,7 @@ def _how_far_off(document: ResultDocument) -> Iterator[Html]:
         yield tag(
             "p",
             tag("strong", "How far off it may be: "),
-            f"half of what was measured is within {words}.",
+            f"half of the measured cases are within {words} of what the model says.",
             look="limits",
         )
 

@@ -46,10 +46,9 @@ def frontier_glance(contents: Contents, error: StatedError | None) -> Html | Non
     ]
     svg = tag("svg", *drawn, viewBox="0 0 100 100", preserveAspectRatio="none", aria_hidden="true")
     labels = [*_tick_labels(*scales), *_names(points["chips"], *scales)]
-    words = (
-        f"{len(marks.frontier)} designs that no other one beats; the winner is orange, known chips are grey"
-    )
-    words += ", whiskers hold nine of ten published runs" if reach else ""
+    so_far = "" if contents.document.certificate.frontier_complete else " so far"
+    words = f"{len(marks.frontier)} designs that no other one beats{so_far}; the winner is orange, known chips are grey"
+    words += ", and the bar spans the errors of nine in ten published runs" if reach else ""
     label = f"{up.name} against {across.name}, {len(marks.frontier)} designs"
     chart = tag("div", svg, *labels, look="small-chart", role="img", aria_label=label)
     heads = tag("div", tag("span", up.name), tag("span", across.name), look="small-axes", aria_hidden="true")

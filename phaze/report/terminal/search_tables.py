@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 
 from phaze.cost.software_losses import losses_told
@@ -507,7 +508,7 @@ def frontier_of(document: ResultDocument) -> Table:
     return frontier_table(document.frontier, document.best.id, state)
 
 
-def _notes(rows: Sequence[Comparison]) -> Iterator[str]:
+def _notes(rows: Sequence[Comparison]) -> Iterator[Padding]:
     """Changes of the rows, alike notes on one line; the clock has a column of its own."""
     alike: dict[str, list[str]] = {}
     for row in rows:
@@ -515,7 +516,7 @@ def _notes(rows: Sequence[Comparison]) -> Iterator[str]:
         alike.setdefault(note, []).append(row.name)
     for note, names in alike.items():
         if note:
-            yield escape(f"  {', '.join(names)}: {note}")
+            yield Padding(escape(f"{', '.join(names)}: {note}"), (0, 0, 0, 2), expand=False)
 
 
 _WIDTH = 80
