@@ -28,7 +28,7 @@ def _fields() -> list[str]:
 def _meaning(field: Field) -> str:
     overruled = ", ".join(f"`{name}`" for name in field.overrules)
     return field.description + (
-        f" Lost by a chip built on another one with other {overruled}." if overruled else ""
+        f" Not inherited by a chip that changes {overruled} of the one it is built on." if overruled else ""
     )
 
 
