@@ -177,7 +177,8 @@ class TaskOptions(Options):
     global_batch: int | None = option(None, "Samples per iteration (default: the workload's own).", least=1)
     plans: str | Path | Plans = option(
         "full",
-        "Space of plans: full (what can be launched), any (ragged degrees, too), megatron, phaze, or a YAML file.",
+        "Space of plans: full (what can be launched), any (ragged degrees, too), layers (recompute layer by layer), "
+        "megatron, phaze, or a YAML file.",
         metavar="NAME|FILE",
         offers=Packaged.PLANS,
     )

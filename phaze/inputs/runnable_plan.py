@@ -54,8 +54,9 @@ def _fewer(s: StrategyRecord) -> Iterator[dict[str, Any]]:
     kept = degrees | {"microbatch": s.microbatch_size, "offload": "+".join(s.offload) or None}
     sharded = {"sequence_parallel": s.sequence_parallel} if s.tensor_parallel > 1 else {}
     staged = {"schedule": s.schedule, "chunks": s.chunks} if s.pipeline_parallel > 1 else {}
-    yield kept | sharded | staged | {"recompute": s.recompute, "zero": s.zero_stage}
-    yield kept | staged | {"recompute": s.recompute}
+    again = {} if s.layers else {"recompute": s.recompute}
+    yield kept | sharded | staged | again | {"zero": s.zero_stage}
+    yield kept | staged | again
     yield kept
     yield degrees
 
@@ -85,6 +86,10 @@ def _asked(document: PlanDocument) -> dict[str, Any]:
     }
 
 
+def _recompute(s: StrategyRecord) -> str:
+    return "of blocks each in its own way" if s.layers else s.recompute
+
+
 def _changes(before: PlanDocument, now: PlanDocument) -> Iterator[str]:
     """What the framework does otherwise than planned."""
     old, new, software = before.best.strategy, now.best.strategy, now.request["framework"]
@@ -92,7 +97,7 @@ def _changes(before: PlanDocument, now: PlanDocument) -> Iterator[str]:
         ("schedule", old.schedule, new.schedule),
         ("parts of the model on each device", old.chunks, new.chunks),
         ("microbatch", old.microbatch_size, new.microbatch_size),
-        ("recompute", old.recompute, new.recompute),
+        ("recompute", _recompute(old), _recompute(new)),
         ("ZeRO", old.zero_stage, new.zero_stage),
         ("offload", "+".join(old.offload) or "none", "+".join(new.offload) or "none"),
         ("whole layers", "+".join(old.whole_layers) or "none", "+".join(new.whole_layers) or "none"),

@@ -39,6 +39,22 @@ class RankOrder(StrEnum):
     PIPELINE_INNER = "tensor-context-pipeline-data"
 
 
+NOTHING, BLOCK, EACH = "none", "block", "each-layer"
+"""What of a block runs again, beside single layers by their names: none of it, all as one, or layer by layer."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerRun:
+    """Blocks that follow one another and recompute alike.
+
+    `again`: `none` of each, the whole `block` from its input, `each-layer` from its own input, or one layer alone by
+    its name inside the block (`mlp` of `block7.mlp`).
+    """
+
+    blocks: int
+    again: str
+
+
 @dataclass(frozen=True, slots=True)
 class ParallelPlan:
     """Degrees, schedule, and what is recomputed and divided.
@@ -51,6 +67,8 @@ class ParallelPlan:
     operators whose results it spares, on the device or in the memory of the host (there, too, the `input` of a
     group). `shard_group`: ranks that ZeRO divides over (hybrid sharding); None, all replicas. `reshards`: whether
     weights are dropped after forward and gathered again (ZeRO 3). `offload`: what lies in the host's memory.
+    `layers`: what of every repeated group full recompute applies to, in model order, `recomputed` being the groups of
+    every part of which something runs again; empty, all of these groups.
     """
 
     microbatch: int
@@ -70,6 +88,7 @@ class ParallelPlan:
     offload: frozenset[Offload] = frozenset()
     stages: tuple[int, ...] = ()
     grain: Grain = Grain.BLOCK
+    layers: tuple[LayerRun, ...] = ()
 
     @property
     def stays_whole(self) -> bool:

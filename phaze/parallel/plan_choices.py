@@ -37,6 +37,7 @@ class RecomputeChoice(StrEnum):
     NONE = "none"
     SELECTIVE = "selective"
     SOME = "some-blocks"  # full recompute of as few blocks as memory asks for, from none to all
+    LAYERS = "layers"  # of single layers of blocks, too, whatever is fastest and fits
     ALL = "all-blocks"
 
 
@@ -74,7 +75,8 @@ class Choices(BaseModel):
     recompute: Annotated[
         tuple[RecomputeChoice, ...] | None,
         Field(
-            description="none, selective (attention), some-blocks (as few as memory asks for) or all-blocks",
+            description="none, selective (attention), some-blocks (as few as memory asks for), layers (single layers "
+            "of blocks, too) or all-blocks",
             min_length=1,
         ),
     ] = None
@@ -151,6 +153,7 @@ def chosen(plan: ParallelPlan) -> dict[str, tuple[Any, ...]]:
     again = (
         RecomputeChoice.SOME if s.recompute is Recompute.FULL and s.recomputed is not None else s.recompute
     )
+    again = RecomputeChoice.LAYERS if s.layers else again
     return {
         "tensor": (s.sharding.tensor,),
         "sequence": (s.sharding.sequence,),
@@ -178,12 +181,13 @@ def _common(one: Any, other: Any) -> Any:  # noqa: ANN401 - values of any field
 
 
 def _with_less(values: Sequence[Any]) -> Sequence[Any]:
-    """Who recomputes some blocks may also recompute none or all."""
-    return (
-        tuple(dict.fromkeys((*values, RecomputeChoice.NONE, RecomputeChoice.ALL)))
-        if RecomputeChoice.SOME in values
-        else values
-    )
+    """Who recomputes some blocks may also recompute none or all; who chooses layer by layer, some blocks, too."""
+    less = {
+        RecomputeChoice.LAYERS: (RecomputeChoice.SOME, RecomputeChoice.NONE, RecomputeChoice.ALL),
+        RecomputeChoice.SOME: (RecomputeChoice.NONE, RecomputeChoice.ALL),
+    }
+    more = (some for value in values for some in less.get(value, ()))
+    return tuple(dict.fromkeys((*values, *more)))
 
 
 class Plans(Choices):

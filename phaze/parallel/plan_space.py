@@ -34,7 +34,8 @@ class PlanSpace:
     layers that a sharding keeps whole. Where `frugal`, full recompute is that of as few blocks as memory asks for,
     maybe none (with activations at hosts, of all or none); otherwise of all. Where it `balances`, stages of one chunk
     are also cut where the longest of them is shortest. `offloads`: what hosts keep. `grains`: what pipelines are cut
-    into; what is in one part is of blocks.
+    into; what is in one part is of blocks. `by_layer`: where it is frugal, layers of blocks may also run again alone,
+    those of every device that take least and make it fit.
     """
 
     microbatches: tuple[int, ...] = MICROBATCHES
@@ -49,6 +50,7 @@ class PlanSpace:
     schedules: tuple[Schedule, ...] = TRAINING
     recomputes: tuple[Recompute, ...] = (Recompute.FULL, Recompute.SELECTIVE)
     frugal: bool = True
+    by_layer: bool = False
     balances: bool = True
     zeros: tuple[Zero, ...] = tuple(Zero)
     orders: tuple[RankOrder, ...] = tuple(RankOrder)
@@ -215,6 +217,7 @@ def forward_only(space: PlanSpace, mode: Mode) -> PlanSpace:
         chunks=(1,),
         recomputes=(Recompute.NONE,),
         frugal=False,
+        by_layer=False,
         zeros=(Zero.NONE,),
         pipelined_zeros=None,
         offloads=(frozenset(),),
@@ -267,7 +270,8 @@ def _recomputes(
     """Which activations run again; selective recompute where it is another thing than none."""
     some = RecomputeChoice.SELECTIVE in kinds and selective_spares(workload, framework)
     selective = (Recompute.SELECTIVE,) if some else ()
-    if RecomputeChoice.SOME in kinds:
-        return {"recomputes": (Recompute.FULL, *selective), "frugal": True}
+    if not {RecomputeChoice.SOME, RecomputeChoice.LAYERS}.isdisjoint(kinds):
+        by_layer = RecomputeChoice.LAYERS in kinds
+        return {"recomputes": (Recompute.FULL, *selective), "frugal": True, "by_layer": by_layer}
     plain = tuple(_FULL[kind] for kind in kinds if kind in _FULL)
     return {"recomputes": (*plain, *selective) or (Recompute.NONE,), "frugal": False}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from phaze.explore.documents.plan_document import PlanDocument, PlanResult
@@ -91,7 +92,9 @@ def _words(s: StrategyRecord) -> Iterator[str]:
     if s.grain == "layer":
         yield "stages of half blocks"
     yield f"microbatch {s.microbatch_size}"
-    if s.recompute == "full" and s.recomputed_blocks is not None:
+    if s.layers:
+        yield f"recompute of {' and '.join(_again(s))}"
+    elif s.recompute == "full" and s.recomputed_blocks is not None:
         yield f"recompute of {sum(s.recomputed_blocks)} {s.grain}s"
     elif s.recompute != "none":
         yield f"{s.recompute} recompute"
@@ -101,3 +104,17 @@ def _words(s: StrategyRecord) -> Iterator[str]:
         yield "pipelines inside"
     if s.offload:
         yield " and ".join(s.offload) + " at the host"
+
+
+def _again(s: StrategyRecord) -> Iterator[str]:
+    """How many blocks recompute in each way: `20 blocks`, `3 mlp layers`."""
+    counts: Counter[str] = Counter()
+    for run in s.layers or ():
+        counts[run.again] += run.blocks
+    for again, count in counts.items():
+        if again == "block":
+            yield f"{count} {s.grain}s"
+        elif again == "each-layer":
+            yield f"{count} blocks layer by layer"
+        elif again != "none":
+            yield f"{count} {again} layers"

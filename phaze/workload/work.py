@@ -248,6 +248,11 @@ def block_of(name: str) -> str:
     return found[0] if found else name.split(".", maxsplit=1)[0]
 
 
+def layer_in_block(name: str) -> str:
+    """What a layer is called inside its block: `mlp` of `block7.mlp`; empty where it is the whole block."""
+    return name[len(block_of(name)) + 1 :]
+
+
 @dataclass(frozen=True, slots=True)
 class LayerChain:
     """A model as a chain: position i is layer `layers[index[i]]`, called `names[i]`.

@@ -28,6 +28,7 @@ from phaze.explore.request.explore_request import (
     Objective,
     StrategyChoice,
     Task,
+    only_on_given_chips,
 )
 from phaze.explore.request.search_progress import Clock, ClockShare, Progress, SilentProgress
 from phaze.explore.request.search_resources import ALONE, SearchResources
@@ -205,6 +206,8 @@ def _of_plans(request: ExploreRequest) -> Iterator[str]:
             f"space of plans {plans.name} leaves it open what stays whole or lies with hosts, which dse plan searches "
             "on one chip and dse run does not"
         )
+    if (why := only_on_given_chips(plans)) is not None:
+        yield why
 
 
 def _of_robust(request: ExploreRequest) -> Iterator[str]:

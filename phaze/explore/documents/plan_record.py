@@ -7,6 +7,16 @@ from pydantic import Field
 from phaze.explore.documents.document_record import Record
 
 
+class LayerRunRecord(Record):
+    """Blocks that follow one another, and what of each of them runs again."""
+
+    blocks: int = Field(description="how many, one after the other in the model")
+    again: str = Field(
+        description="none, block (all of it as one), each-layer (every layer of it on its own), or the one layer of it "
+        "that does, by name: mlp of block7.mlp"
+    )
+
+
 class StrategyRecord(Record):
     """How the model is spread and run."""
 
@@ -28,6 +38,11 @@ class StrategyRecord(Record):
     recomputed_blocks: list[int] | None = Field(
         default=None,
         description="full recompute: blocks of each part, in model order, that recompute; none: all",
+    )
+    layers: list[LayerRunRecord] | None = Field(
+        default=None,
+        description="full recompute that differs by block: what of each runs again, all blocks in model order; "
+        "none: all of those that recompute",
     )
     zero_stage: int = Field(
         description="what data-parallel ranks divide: 1 optimizer, 2 gradients, 3 weights"

@@ -160,7 +160,7 @@ def plans_scope(task: Task) -> list[str]:
         f"tensor-parallel widths {', '.join(map(str, space.tensor))}",
         _RAGGED if space.ragged else "as many replicas as devices, batch and experts can be divided among",
         _EQUAL if space.equal else _LAYERS if Grain.LAYER in space.grains else _WHOLE,
-        *([_FRUGAL] if space.frugal else []),
+        *([_BY_LAYER if space.by_layer else _FRUGAL] if space.frugal else []),
         *(["with activations at the host, recompute of all blocks or none"] if activations else []),
         *([f"at most {MOST_PASSES:,} microbatches times parts of a pipeline"] if long else []),
     ]
@@ -172,5 +172,9 @@ _WHOLE = "stages of whole blocks, as equal in number as can be or with fewer bes
 _LAYERS = (
     "stages of whole blocks, or cut between any two layers (where a block is cut in two, halves of all blocks "
     "recompute and are gathered apart): as equal in number or FLOPs as can be, or with fewer beside embedding and head"
+)
+_BY_LAYER = (
+    "full recompute of blocks, or of layers of them alone or each on its own, on each device those that take least and "
+    "make room enough (where it has several parts of the model, the best of a few choices)"
 )
 _FRUGAL = "full recompute of the first blocks of each device, as few as memory asks for"

@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 
 from phaze.arrays import Rows
-from phaze.explore.documents.plan_record import PlanBreakdown, PlanKind, PlanMemory, StrategyRecord
+from phaze.explore.documents.plan_record import (
+    LayerRunRecord,
+    PlanBreakdown,
+    PlanKind,
+    PlanMemory,
+    StrategyRecord,
+)
 from phaze.explore.documents.result_document import Breakdown, Placement, Stage
 from phaze.explore.evaluation.evaluator import Evaluator, FoundPlan
 from phaze.explore.evaluation.task_costs import measured_links
@@ -21,7 +27,7 @@ from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.derived_figures import hbm_capacity_bytes
 from phaze.parallel.chunk_division import Grain
 from phaze.parallel.cluster import Recompute
-from phaze.parallel.parallel_plan import Offload, ParallelPlan, RankOrder, Zero
+from phaze.parallel.parallel_plan import LayerRun, Offload, ParallelPlan, RankOrder, Zero
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.parallel.recount.plan_checker import PlanError, check_plan
 from phaze.parallel.training.iteration import Iteration
@@ -223,6 +229,7 @@ def strategy_record(strategy: ParallelPlan, microbatches: int) -> StrategyRecord
         chunks=s.chunks,
         recompute=s.recompute.value,
         recomputed_blocks=list(s.recomputed) if isinstance(s.recomputed, tuple) else None,
+        layers=[LayerRunRecord(blocks=run.blocks, again=run.again) for run in s.layers] or None,
         zero_stage=int(s.zero),
         shard_group=s.shard_group,
         order=s.order.value,
@@ -249,6 +256,7 @@ def strategy_of(record: StrategyRecord) -> ParallelPlan:
         chunks=record.chunks,
         recompute=Recompute(record.recompute),
         recomputed=None if record.recomputed_blocks is None else tuple(record.recomputed_blocks),
+        layers=tuple(LayerRun(run.blocks, run.again) for run in record.layers or ()),
         zero=Zero(record.zero_stage),
         shard_group=record.shard_group,
         order=RankOrder(record.order),

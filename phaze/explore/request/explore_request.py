@@ -25,7 +25,7 @@ from phaze.hardware.spaces.design_space import DesignSpace
 from phaze.parallel.cluster import Cluster, Recompute
 from phaze.parallel.framework import Framework, load_framework
 from phaze.parallel.parallel_plan import Offload
-from phaze.parallel.plan_choices import Plans, load_plans
+from phaze.parallel.plan_choices import Plans, RecomputeChoice, load_plans
 from phaze.parallel.plan_space import PlanSpace, plan_space, selective_spares
 from phaze.workload.operators.low_precision import Recipe
 from phaze.workload.parallel_degrees import Shardable
@@ -118,6 +118,16 @@ def _offloads(task: Task) -> tuple[frozenset[Offload], ...]:
     ways = "; ".join(map(str, map(_word, framework.offloads or ()))) or "nothing"
     raise InputError(
         f"framework {framework.name} does not offload {_word(asked[0])}; it does offload: {ways}"
+    )
+
+
+def only_on_given_chips(plans: Plans) -> str | None:
+    """Why searches over chips do not take a space of plans, as a sentence; None where they do."""
+    if RecomputeChoice.LAYERS not in (plans.recompute or ()):
+        return None
+    return (
+        f"space of plans {plans.name} chooses what of every block runs again, which dse plan, evaluate and compare do "
+        "on given chips and searches over chips do not: take --plans full"
     )
 
 

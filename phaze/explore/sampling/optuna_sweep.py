@@ -13,7 +13,7 @@ from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.task_costs import check_measured
 from phaze.explore.request.design_metrics import Metric
-from phaze.explore.request.explore_request import Task
+from phaze.explore.request.explore_request import Task, only_on_given_chips
 from phaze.explore.request.search_progress import Progress
 from phaze.explore.request.search_resources import ALONE, SearchResources
 from phaze.explore.sampling.candidate_scope import CandidateScope, SampledPoint
@@ -55,6 +55,11 @@ class SweepPlan:
     resume: bool = False
     join: bool = False
     batch: int = BATCH
+
+    def __post_init__(self) -> None:
+        """Raise InputError for plans that only given chips are asked for."""
+        if (why := only_on_given_chips(self.task.plans)) is not None:
+            raise InputError(why)
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from phaze.parallel.parallel_plan import Offload, ParallelPlan
+from phaze.parallel.parallel_plan import Offload, ParallelPlan, changed_plan
+from phaze.parallel.plan_batches.memory_fit import frugal
 from phaze.parallel.plan_batches.plan_batch import batch_bounds_s
 from phaze.parallel.plan_search.fitted_pipelines import FittedPipeline, MemoryTally, PipelineFits
+from phaze.parallel.plan_search.layer_recompute import LayerRecompute
 from phaze.parallel.plan_search.plan_lower_bounds import OpenPlan, rest_key, rest_s, screened_plans
 from phaze.parallel.plan_space import PlanSpace
 from phaze.parallel.training.iteration import Iteration
@@ -99,6 +101,9 @@ _Fitting = tuple[float, int, int, FittedPipeline]
 _Bounded = tuple[float, int, int, ParallelPlan]
 """Bound, two numbers that break ties, and plans that share it: a pipeline, as it fits in memory, one of its plans."""
 
+_BY_LAYER = 1 << 32
+"""Added to the number of a plan where its layers are chosen one by one."""
+
 _Any = TypeVar("_Any", _Opened, _Fitting)
 
 
@@ -107,13 +112,15 @@ class _Queues:
     """What is to be looked at, by how much is known of it, each in the order of bounds."""
 
     opened: list[_Opened] = field(default_factory=list)
+    layered: list[_Fitting] = field(default_factory=list)
     fitting: list[_Fitting] = field(default_factory=list)
     bounded: list[_Bounded] = field(default_factory=list)
 
     @property
     def lowest(self) -> float:
         """The least bound."""
-        return min((queue[0][0] for queue in (self.opened, self.fitting, self.bounded) if queue), default=inf)
+        every = (self.opened, self.layered, self.fitting, self.bounded)
+        return min((queue[0][0] for queue in every if queue), default=inf)
 
 
 @dataclass
@@ -130,6 +137,7 @@ class _Search:
     known: dict[Hashable, float] = field(default_factory=dict)
     variants: dict[Hashable, int] = field(default_factory=dict)
     queues: _Queues = field(default_factory=_Queues)
+    rests: dict[int, float] = field(default_factory=dict)
     looked_at: int = 0
 
     def answer(self) -> PlanAnswer:
@@ -149,7 +157,8 @@ class _Search:
                 self._look(waiting[taken])
             else:
                 break
-        left = sum(self._number(some.pipeline) for *_, some in queues.opened) + len(queues.bounded)
+        left = sum(self._number(some.pipeline) for *_, some in queues.opened)
+        left += sum(not plan.layers for *_, plan in queues.bounded)  # the same plans as those they came from
         left += sum(len(some.orders) for *_, some in queues.fitting)
         self.account.pruned += left + int(opened.each(self._number)[order[taken:]].sum())
         self.account.out_of_memory = self.memory.out_of_memory
@@ -168,9 +177,12 @@ class _Search:
     def _look(self, below: float) -> None:
         """At what has the least bound: a plan itself, or what is known less of `below` a bound that comes before it."""
         q = self.queues
-        heads = [queue[0][:3] for queue in (q.bounded, q.fitting, q.opened) if queue]
+        heads = [queue[0][:3] for queue in (q.bounded, q.layered, q.fitting, q.opened) if queue]
         if q.bounded and q.bounded[0][:3] == min(heads):
             self._evaluate(heapq.heappop(q.bounded)[-1])
+            return
+        if q.layered and q.layered[0][:3] == min(heads):
+            self._choose_layers(*heapq.heappop(q.layered))
             return
         below = min(below, self._worst, q.bounded[0][0] if q.bounded else inf)
         if q.fitting and q.fitting[0][:3] == min(heads):
@@ -228,6 +240,27 @@ class _Search:
             rest_s = bound / slower - opened.bound_s
             longer = (fit.busy_s + rest_s) * slower * (1 - BOUND_ROUNDING)
             heapq.heappush(self.queues.fitting, (max(bound, longer), place, fit.number, fit))
+            if self.space.by_layer and frugal(fit.pipeline) and fit.counts.any():
+                plan = changed_plan(fit.pipeline, zero=fit.zero)
+                least = max(bound, (self._layers.bound_s(fit, plan) + rest_s) * slower * (1 - BOUND_ROUNDING))
+                heapq.heappush(self.queues.layered, (least, place, fit.number + _BY_LAYER, fit))
+                self.rests[place] = rest_s
+
+    def _choose_layers(self, bound: float, place: int, number: int, fit: FittedPipeline) -> None:
+        """What of every block runs again, where the pipeline cannot be ruled out."""
+        if bound >= self._worst:
+            return
+        plan = self._layers.fitted(changed_plan(fit.pipeline, zero=fit.zero))
+        if plan is None:
+            return
+        longer = (self._layers.chosen_bound_s(plan) + self.rests[place]) * self.slowdown(plan)
+        for at, order in enumerate(fit.orders):
+            least = max(bound, longer * (1 - BOUND_ROUNDING))
+            heapq.heappush(self.queues.bounded, (least, place, number + at, changed_plan(plan, order=order)))
+
+    @cached_property
+    def _layers(self) -> LayerRecompute:
+        return LayerRecompute(self.estimator, self.capacity_bytes)
 
     def _bound(self, some: Sequence[_Fitting]) -> None:
         """Plans that fit, and their bounds."""
@@ -242,9 +275,11 @@ class _Search:
 
     def _evaluate(self, plan: ParallelPlan) -> None:
         iteration = self.estimator.iteration(plan)
-        if iteration.iteration_s >= NEVER_S:  # over links that the chip does not have
-            self.account.pruned += 1
+        never = iteration.iteration_s >= NEVER_S  # over links that the chip does not have
+        if not plan.layers:
+            self.account.pruned += never
+            self.account.evaluated += not never
+        if never or (plan.layers and iteration.memory_bytes > self.capacity_bytes):
             return
-        self.account.evaluated += 1
         found = [*self.found, EvaluatedPlan(plan, iteration)]
         self.found = sorted(found, key=self._slowed_s)[: self.top]

@@ -34,7 +34,8 @@ class FittedPipeline(NamedTuple):
     """Plans that fit, which differ in their rank order alone, and a bound of their pipelines.
 
     `which`: the pipeline that was asked for; `number`: the first of the plans among all of this pipeline. `counts`:
-    blocks of every chunk that run again, where as few do as memory asks for.
+    blocks of every chunk that run again, where as few do as memory asks for. `short_bytes` (p,): what every device
+    lacks where none does.
     """
 
     which: int
@@ -44,6 +45,7 @@ class FittedPipeline(NamedTuple):
     zero: Zero
     counts: Integers
     orders: tuple[RankOrder, ...]
+    short_bytes: Floats
 
     @property
     def plans(self) -> Iterator[ParallelPlan]:
@@ -113,7 +115,8 @@ class PipelineFits:
         for z, row, seconds, blocks in zip(divided.tolist(), which.tolist(), busy_s, counts, strict=True):
             one = some[row]
             number = one.number + z * len(one.orders)
-            yield FittedPipeline(one.which, number, seconds, one.plan, zeros[z], blocks, one.orders)
+            short = room.need_bytes[z, row, 0] - self.capacity_bytes
+            yield FittedPipeline(one.which, number, seconds, one.plan, zeros[z], blocks, one.orders, short)
 
     def _told(self, fitted: FittedLevels, some: Sequence[_Open]) -> None:
         """Count what does not fit."""

@@ -45,8 +45,12 @@ class RecountedLayers:
 
     @cached_property
     def chunks(self) -> list[list[RecountedGroup]]:
-        """Groups of layers of every chunk; the first so many that repeat run again under full recompute."""
+        """Groups of layers of every chunk; the first so many that repeat run again under full recompute.
+
+        Where the plan tells of single layers, these.
+        """
         chosen, found = self.plan.recomputed, []
+        told = [one.again for one in self.plan.layers for _ in range(one.blocks)]
         for chunk, (first, last) in enumerate(self.division.chunks):
             left = (
                 len(self.division.groups)
@@ -63,9 +67,19 @@ class RecountedLayers:
                 repeats = self.division.body[group]
                 recomputed = repeats and left > 0
                 left -= recomputed
-                blocks.append(RecountedGroup(self.layer_costs.chain.index[a : b + 1], repeats, recomputed))
+                again: tuple[tuple[int, ...], ...] = (tuple(range(b + 1 - a)),) if recomputed else ()
+                if repeats and self.plan.layers:
+                    again = self._again(self.layer_costs.chain.names[a : b + 1], told.pop(0))
+                blocks.append(RecountedGroup(self.layer_costs.chain.index[a : b + 1], repeats, again))
             found.append(blocks)
         return found
+
+    @staticmethod
+    def _again(names: Sequence[str], said: str) -> tuple[tuple[int, ...], ...]:
+        """Places of layers of a block that run again together, as a plan says it."""
+        places = range(len(names))
+        alone = {"none": (), "block": (tuple(places),), "each-layer": tuple((place,) for place in places)}
+        return alone[said] if said in alone else tuple((p,) for p in places if names[p].endswith(f".{said}"))
 
     @cached_property
     def devices(self) -> list[list[int]]:
@@ -183,23 +197,25 @@ class RecountedMemory(RecountedLayers):
 
     def kept_bytes(self, block: RecountedGroup) -> float:
         """Bytes of a group kept per microbatch until its backward pass, on the device unless activations are away."""
-        s, layers = self.plan, [self.layers[i] for i in block.layers]
-        if not block.recomputation:
-            return sum(layer.saved_bytes + layer.cache_bytes for layer in layers)
-        found = sum(self._results_bytes(layer, s.kept) for layer in layers)
-        return found if "input" in s.offloaded else found + self._input_bytes(block)
+        s, kept = self.plan, [self.layers[i] for i in block.once]
+        found = sum(layer.saved_bytes + layer.cache_bytes for layer in kept)
+        for together in block.again:
+            found += sum(self._results_bytes(self.layers[block.layers[place]], s.kept) for place in together)
+            if "input" not in s.offloaded:
+                found += self._input_bytes(block.layers[together[0]])
+        return found
 
     def away_bytes(self, block: RecountedGroup) -> float:
         """Bytes of a recomputed group that its host keeps per microbatch."""
         s = self.plan
-        if not block.recomputation:
+        if not block.again:
             return 0.0
         found = sum(self._results_bytes(self.layers[i], s.offloaded) for i in block.layers)
-        return found + self._input_bytes(block) if "input" in s.offloaded else found
+        return found + self._input_bytes(block.layers[0]) if "input" in s.offloaded else found
 
-    def _input_bytes(self, block: RecountedGroup) -> float:
+    def _input_bytes(self, layer: int) -> float:
         sharding = self.plan.sharding
-        return self.layers[block.layers[0]].input_bytes / (sharding.tensor if sharding.sequence else 1)
+        return self.layers[layer].input_bytes / (sharding.tensor if sharding.sequence else 1)
 
     def _results_bytes(self, layer: Layer, names: Set[str]) -> float:
         works = [w for w in layer.forward.works if w.gemms and w.name.split("+")[0] in names]
@@ -207,9 +223,12 @@ class RecountedMemory(RecountedLayers):
 
     def working_bytes(self, block: RecountedGroup) -> float:
         """Alive only while a group runs: where it recomputes, all it keeps for its own backward pass as well."""
-        layers = [self.layers[i] for i in block.layers]
-        kept = sum(layer.saved_bytes for layer in layers) if block.recomputation else 0.0
-        return max(layer.working_bytes for layer in layers) + kept
+        most = max((self.layers[i].working_bytes for i in block.once), default=0.0)
+        for together in block.again:
+            layers = [self.layers[block.layers[place]] for place in together]
+            kept = sum(layer.saved_bytes for layer in layers)
+            most = max(most, max(layer.working_bytes for layer in layers) + kept)
+        return most
 
     def memory(self, device: int, order: ActionOrder) -> dict[str, float]:
         """Bytes on a device that runs its actions in an order, by what they hold (`MemoryBreakdown`)."""

@@ -64,11 +64,20 @@ class RecountedPass:
 
 @dataclass(frozen=True)
 class RecountedGroup:
-    """A group of layers, such as a transformer block: its layers, in order, and whether it repeats."""
+    """A group of layers, such as a transformer block: its layers, in order, and whether it repeats.
+
+    `again`: places of its layers that run again, those together that start from one kept input.
+    """
 
     layers: tuple[int, ...]
     repeats: bool
-    recomputation: bool
+    again: tuple[tuple[int, ...], ...]
+
+    @property
+    def once(self) -> list[int]:
+        """Layers that keep what they save."""
+        twice = {place for together in self.again for place in together}
+        return [layer for place, layer in enumerate(self.layers) if place not in twice]
 
 
 @dataclass(frozen=True)

@@ -69,11 +69,12 @@ class Recount(RecountedMemory):
             return self._counted[block]
         framework, costs = self.framework, self.layer_costs
         one, two, three = RecountedPass(), RecountedPass(), RecountedPass()
-        for place, layer in enumerate(block.layers):
-            ends = place == len(block.layers) - 1
+        for together in block.again:
+            for place in together:
+                side = costs.ending if place == together[-1] else costs.recomputation
+                two.add(side, block.layers[place], framework, framework.dispatch_s)
+        for layer in block.layers:
             one.add(costs.forward, layer, framework, framework.dispatch_s)
-            if block.recomputation:
-                two.add(costs.ending if ends else costs.recomputation, layer, framework, framework.dispatch_s)
             three.add(costs.backward, layer, framework, framework.dispatch_backward_s)
         self._counted[block] = one, two, three
         return one, two, three

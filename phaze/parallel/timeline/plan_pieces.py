@@ -14,8 +14,8 @@ from phaze.parallel.chunk_division import Division
 from phaze.parallel.pipelines.action_order import ActionKind
 from phaze.parallel.timeline.replayed_plan import ReplayedPlan
 from phaze.parallel.training.layer_costs import LayerCosts, LayerPassCosts
-from phaze.parallel.training.memory_footprint import recomputed_groups
 from phaze.parallel.training.mixed_estimate import MixedEstimator
+from phaze.parallel.training.recomputed_layers import Unit, recomputed_units
 from phaze.parallel.training.stage_times import StageTimes
 from phaze.workload.parallel_degrees import Parallel
 
@@ -142,7 +142,7 @@ class PlanPieces:
             yield from (self._layer(PieceKind.LAYER, at, PassPart.FORWARD) for at in range(start, end + 1))
             return
         for group in range(last, first - 1, -1):
-            if self._again[group] and kind is not ActionKind.WEIGHT_GRADIENT:
+            if kind is not ActionKind.WEIGHT_GRADIENT:
                 yield from self._recomputed(group)
             start, end = self.division.groups[group]
             for at in range(end, start - 1, -1):
@@ -153,10 +153,9 @@ class PlanPieces:
             )
 
     @cached_property
-    def _again(self) -> list[bool]:
-        """Groups that run their forward pass again."""
-        found: list[bool] = recomputed_groups(self.division, self.played.strategy).tolist()
-        return found
+    def _again(self) -> list[tuple[Unit, ...]]:
+        """Layers of every group that run their forward pass again."""
+        return recomputed_units(self.layer_costs.chain.names, self.division, self.played.strategy)
 
     def _before(self, kind: ActionKind, chunk: int) -> Iterator[Piece]:
         found = self.stage_times
@@ -168,9 +167,9 @@ class PlanPieces:
         yield Piece(PieceKind.GATHER, PieceKind.GATHER, float(side.gathered_s[chunk]))
 
     def _recomputed(self, group: int) -> Iterator[Piece]:
-        start, end = self.division.groups[group]
-        for at in range(start, end + 1):
-            yield self._layer(PieceKind.RECOMPUTE, at, PassPart.ENDING if at == end else PassPart.AGAIN)
+        for start, end in self._again[group]:
+            for at in range(start, end + 1):
+                yield self._layer(PieceKind.RECOMPUTE, at, PassPart.ENDING if at == end else PassPart.AGAIN)
 
     def _layer(self, what: PieceKind, position: int, side: PassPart) -> Piece:
         chain = self.layer_costs.chain

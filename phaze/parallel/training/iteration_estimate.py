@@ -48,6 +48,7 @@ from phaze.parallel.training.memory_footprint import (
 )
 from phaze.parallel.training.operator_costs import OperatorCosts
 from phaze.parallel.training.plan_layouts import PlanLayouts
+from phaze.parallel.training.recomputed_layers import again_and_ends, recomputed_units
 from phaze.parallel.training.stage_times import StageTimes, boundary_bytes, group_passes, stage_times
 from phaze.scheduling.layers import ScheduledLayers, TimedChain
 from phaze.scheduling.passes import SolveLimits
@@ -392,9 +393,10 @@ class Estimator:
     def drivers(self, plan: ParallelPlan, iteration_s: float) -> Drivers:
         """What energy depends on of a plan whose iterations take so long; the time aside, no architecture matters."""
         s, chain, division = plan, self.layouts.sizes(plan).chain, self.division(plan)
-        recomputation = np.array(chain.index)[np.repeat(recomputed_groups(division, s), division.sizes)]
+        units = recomputed_units(chain.names, division, s)
+        again = np.sum(again_and_ends(units, len(chain.index)), axis=0)
         return Drivers(
-            np.bincount(recomputation, minlength=len(chain.layers))[None].astype(np.float64),
+            np.bincount(chain.index, weights=again, minlength=len(chain.layers))[None].astype(np.float64),
             np.array([float(s.data_parallel)]),
             np.array([float(boundary_bytes(chain, division).sum())]),
             np.array([iteration_s]),

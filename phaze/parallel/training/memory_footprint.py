@@ -13,7 +13,7 @@ from phaze.arrays import Floats, Integers
 from phaze.parallel.chunk_division import Division
 from phaze.parallel.cluster import Recompute
 from phaze.parallel.framework import Framework, ParameterBytes
-from phaze.parallel.parallel_plan import Offload, ParallelPlan, Zero
+from phaze.parallel.parallel_plan import NOTHING, Offload, ParallelPlan, Zero
 from phaze.parallel.training.iteration import MemoryBreakdown
 from phaze.parallel.training.recomputation import has_name
 from phaze.workload.operators.operator_graph import OpKind
@@ -31,7 +31,7 @@ class GroupFootprint:
     `shared`, `experts`, `whole`: parameters, the last of layers that tensor ranks keep whole; `scaled_bytes`: copies of
     them in few bits; `frozen_bytes`: weights that are not trained. `saved_bytes`, `spared_bytes`: kept of a microbatch
     for backward (in inference its key-value cache), and what is kept instead where the group recomputes; `away_bytes`:
-    what its host then keeps.
+    what its host then keeps, `again_bytes` what it then keeps of itself while its backward pass runs.
     `working_bytes`: alive only while a layer runs. `scores_bytes`: what the loss reads.
     """
 
@@ -43,6 +43,7 @@ class GroupFootprint:
     saved_bytes: Floats
     spared_bytes: Floats
     away_bytes: Floats
+    again_bytes: Floats
     working_bytes: Floats
     scores_bytes: Floats
 
@@ -67,15 +68,17 @@ class GroupFootprint:
         losses = [[layer for layer in layers if layer.kind == OpKind.LOSS] for layers in groups]
         inputs = np.array([layers[0].input_bytes / divided for layers in groups])
         at_host = INPUT in offloaded
+        saved = _sums(groups, "saved_bytes") + _sums(groups, "cache_bytes")
         found = cls(
             shared=_sums(groups, "parameters") - experts - whole,
             experts=experts,
             scaled_bytes=_sums(groups, "scaled_weight_bytes"),
             frozen_bytes=_sums(groups, "frozen_weight_bytes"),
             replicated=whole,
-            saved_bytes=_sums(groups, "saved_bytes") + _sums(groups, "cache_bytes"),
+            saved_bytes=saved,
             spared_bytes=(not at_host) * inputs + [_results_bytes(layers, kept) for layers in groups],
             away_bytes=at_host * inputs + [_results_bytes(layers, offloaded) for layers in groups],
+            again_bytes=saved,
             working_bytes=np.array([max(layer.working_bytes for layer in layers) for layers in groups]),
             scores_bytes=_sums(losses, "saved_bytes"),
         )
@@ -165,7 +168,7 @@ class ChunkFootprint:
             replicated=total(g.replicated),
             kept_bytes=kept_bytes,
             away_bytes=away,
-            working_bytes=most(g.working_bytes + recomputation * g.saved_bytes),
+            working_bytes=most(g.working_bytes + recomputation * g.again_bytes),
             largest=most(repeats * g.parameters),
             ends=total(~repeats * g.parameters),
             scores_bytes=total(g.scores_bytes),
@@ -207,9 +210,17 @@ def _by_chunk(combine: np.ufunc, values: Floats, first_groups: Integers) -> Floa
 
 
 def recomputed_groups(division: Division, plan: ParallelPlan) -> NDArray[np.bool_]:
-    """Groups (G,) that run their forward pass again: the first so many of the repeated ones of every chunk."""
+    """Groups (G,) that run their forward pass again, or a part of it.
+
+    The first so many of the repeated ones of every chunk, or those of which the plan says so itself.
+    """
     if plan.recompute is not Recompute.FULL:
         return np.zeros(len(division.groups), dtype=bool)
+    if plan.layers:
+        found = np.zeros(len(division.groups), dtype=bool)
+        again = [one.again != NOTHING for one in plan.layers]
+        found[np.flatnonzero(division.body)] = np.repeat(again, [one.blocks for one in plan.layers])
+        return found
     recomputed = plan.recomputed
     return division.first_blocks(
         division.blocks if recomputed is None else np.broadcast_to(recomputed, len(division.chunks))

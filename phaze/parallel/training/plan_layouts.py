@@ -18,6 +18,7 @@ from phaze.parallel.training.gradient_sync import DeviceParameters
 from phaze.parallel.training.layer_costs import LayerSizes
 from phaze.parallel.training.memory_footprint import ChunkFootprint, GroupFootprint, PlanMemory
 from phaze.parallel.training.recomputation import with_adapters_only, with_copies
+from phaze.parallel.training.recomputed_layers import recomputed_units, with_units
 from phaze.workload.work import LayerChain
 from phaze.workload.workload import Workload
 
@@ -86,7 +87,11 @@ class PlanLayouts:
         """Memory footprint of every group of layers on a device."""
         s, sizes = plan, self.sizes(plan)
         key = ("memory_footprint", id(sizes), s.kept, s.offloaded, s.grain)
-        return self.once(key, lambda: GroupFootprint.of(sizes.chain, self.division(s), s.kept, s.offloaded))
+        found = self.once(key, lambda: GroupFootprint.of(sizes.chain, self.division(s), s.kept, s.offloaded))
+        if not s.layers:
+            return found
+        chain, division = sizes.chain, self.division(s)
+        return with_units(found, chain, division, recomputed_units(chain.names, division, s))
 
     def memory_of(self, plan: ParallelPlan, footprint: ChunkFootprint) -> PlanMemory:
         """Memory of a plan whose chunks need so much."""

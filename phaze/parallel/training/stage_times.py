@@ -17,7 +17,7 @@ from phaze.parallel.parallel_plan import ParallelPlan, Zero
 from phaze.parallel.pipelines.chunk_times import Chunks
 from phaze.parallel.training.communication import Communication
 from phaze.parallel.training.layer_costs import LayerCosts, LayerPassCosts
-from phaze.parallel.training.memory_footprint import recomputed_groups
+from phaze.parallel.training.recomputed_layers import again_and_ends, recomputed_units
 from phaze.parallel.training.weight_prefetch import Groups
 from phaze.workload.parallel_degrees import Parallel
 from phaze.workload.work import LayerChain
@@ -148,11 +148,10 @@ _Repeated = tuple[LayerPassCosts, Floats]
 
 
 def _recomputation(costs: LayerCosts, division: Division, plan: ParallelPlan) -> list[_Repeated]:
-    """Layers of full recompute: those of each group that recomputes, and the last of them."""
-    times = np.repeat(recomputed_groups(division, plan), division.sizes).astype(np.float64)
-    ends = np.zeros(len(times))
-    ends[[last for _, last in division.groups]] = 1.0
-    return [(costs.recomputation, times * (1 - ends)), (costs.ending, times * ends)]
+    """Layers of full recompute: those that run again together, and the last of each."""
+    units = recomputed_units(costs.chain.names, division, plan)
+    again, ends = again_and_ends(units, len(costs.chain.index))
+    return [(costs.recomputation, again), (costs.ending, ends)]
 
 
 @dataclass(frozen=True)

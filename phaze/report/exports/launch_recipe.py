@@ -51,6 +51,15 @@ def divides_all(s: StrategyRecord, software: str) -> Iterator[str]:
         yield f"{software} divides the weights of every layer: the recipe does so with those that stay whole ({named})"
 
 
+def recomputes_alike(s: StrategyRecord, software: str) -> Iterator[str]:
+    """That no option says which layers of which blocks recompute, where the plan tells each block's."""
+    if s.layers:
+        yield (
+            f"no option of {software} says what of each block runs again: the recipe recomputes whole blocks, which "
+            "takes longer than planned and may keep more"
+        )
+
+
 def device_batch(document: PlanDocument) -> int:
     """Samples that one replica works on in an iteration, rounded up."""
     return ceil(int(document.request["global_batch"]) / document.best.strategy.data_parallel)

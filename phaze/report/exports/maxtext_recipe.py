@@ -7,7 +7,15 @@ from fractions import Fraction
 
 from phaze.explore.documents.plan_document import PlanDocument
 from phaze.explore.documents.plan_record import StrategyRecord
-from phaze.report.exports.launch_recipe import NO_MODEL, Model, Recipe, heading, model_of, uneven
+from phaze.report.exports.launch_recipe import (
+    NO_MODEL,
+    Model,
+    Recipe,
+    heading,
+    model_of,
+    recomputes_alike,
+    uneven,
+)
 from phaze.workload.families.decoder_family import Decoder
 from phaze.workload.families.transformer_dimensions import Activation, NormKind, NormPlace, Positions, Scores
 
@@ -148,6 +156,7 @@ def _remarks(s: StrategyRecord) -> Iterator[str]:
         yield f"layers that stay whole ({named}) need rules of their own in MaxText's logical_axis_rules"
     if s.zero_stage in (1, 2):
         yield "MaxText divides weights (fsdp) or nothing (data): the recipe divides nothing"
+    yield from recomputes_alike(s, "MaxText")
     if s.recompute == "full" and s.recomputed_blocks is not None:
         yield "MaxText recomputes all blocks alike: the recipe recomputes all"
     if uneven(s):

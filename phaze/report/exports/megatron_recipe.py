@@ -14,6 +14,7 @@ from phaze.report.exports.launch_recipe import (
     heading,
     model_of,
     most_recomputed,
+    recomputes_alike,
     uneven,
 )
 from phaze.workload.families.decoder_family import Decoder
@@ -177,6 +178,7 @@ def _remarks(s: StrategyRecord) -> Iterator[str]:
         own = "interleaved 1F1B" if s.chunks > 1 else "1F1B"
         yield f"Megatron-LM has no option for schedule {s.schedule}; the recipe runs its {own}"
     yield from divides_all(s, "Megatron-LM")
+    yield from recomputes_alike(s, "Megatron-LM")
     if s.zero_stage == 2:
         yield "Megatron-LM's distributed optimizer divides no gradients during accumulation: ZeRO 1 is what runs"
     if s.recomputed_blocks is not None and len(set(s.recomputed_blocks)) > 1:

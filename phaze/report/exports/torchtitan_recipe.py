@@ -16,6 +16,7 @@ from phaze.report.exports.launch_recipe import (
     divides_all,
     heading,
     model_of,
+    recomputes_alike,
     uneven,
 )
 
@@ -137,6 +138,7 @@ def _remarks(s: StrategyRecord) -> Iterator[str]:
     yield from divides_all(s, "torchtitan")
     if s.zero_stage in (1, 2):
         yield "torchtitan divides weights as well (FSDP); kept gathered after forward, they cost what ZeRO 2 costs"
+    yield from recomputes_alike(s, "torchtitan")
     if s.recompute == "full" and s.recomputed_blocks is not None:
         yield "torchtitan recomputes all blocks or none: the recipe recomputes all"
     if len({"weights", "optimizer"} & {*s.offload}) == 1:
