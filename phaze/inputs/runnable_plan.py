@@ -87,7 +87,7 @@ def _asked(document: PlanDocument) -> dict[str, Any]:
 
 
 def _recompute(s: StrategyRecord) -> str:
-    return "of blocks each in its own way" if s.layers else s.recompute
+    return "blocks each in its own way" if s.layers else s.recompute
 
 
 def _changes(before: PlanDocument, now: PlanDocument) -> Iterator[str]:
