@@ -36,9 +36,6 @@ from phaze.solvers.layerwise import (
 )
 from phaze.tolerances import BOUND_ROUNDING
 
-_MOMENTS = 8
-"""Moments at which a device with several chunks holds most that are looked at one by one."""
-
 
 class _Ways(NamedTuple):
     """What of a group may run again: names, seconds of that, bytes that a microbatch keeps, bytes while it runs."""
@@ -69,13 +66,14 @@ class _Device:
     def chosen(self) -> tuple[int, ...] | None:
         """The way of every group that adds the fewest seconds and fits; None where none does.
 
-        Exact for one chunk. Of several, whose microbatches in flight peak at different moments, the best of what is
-        fastest for the most of every chunk at once, and for each moment of a few.
+        Exact for one chunk. Of several, whose microbatches in flight peak at different moments, the better of what is
+        fastest for the most of every chunk at once, and for the moment with most in flight.
         """
         if self.needs_nothing():
             return (0,) * len(self.ways)
         best, best_s = None, inf
-        for weight in (self.held.max(axis=0), *(self.held[:_MOMENTS] if len(self.held) > 1 else ())):
+        most, fullest = self.held.max(axis=0), self.held[self.held.sum(axis=1).argmax()]
+        for weight in (most,) if np.array_equal(most, fullest) else (most, fullest):
             for choice in self._within(weight, best_s):
                 if self._fits(choice) and (seconds := self._seconds(choice)) < best_s:
                     best, best_s = choice, seconds
