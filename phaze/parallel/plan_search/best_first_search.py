@@ -138,6 +138,7 @@ class _Search:
     variants: dict[Hashable, int] = field(default_factory=dict)
     queues: _Queues = field(default_factory=_Queues)
     rests: dict[int, float] = field(default_factory=dict)
+    seen: set[tuple[int, int]] = field(default_factory=set)
     looked_at: int = 0
 
     def answer(self) -> PlanAnswer:
@@ -158,8 +159,14 @@ class _Search:
             else:
                 break
         left = sum(self._number(some.pipeline) for *_, some in queues.opened)
-        left += sum(not plan.layers for *_, plan in queues.bounded)  # the same plans as those they came from
-        left += sum(len(some.orders) for *_, some in queues.fitting)
+        left += sum(
+            (place, number) not in self.seen for _, place, number, plan in queues.bounded if not plan.layers
+        )
+        left += sum(
+            (place, number) not in self.seen
+            for _, place, first, some in queues.fitting
+            for number in range(first, first + len(some.orders))
+        )
         self.account.pruned += left + int(opened.each(self._number)[order[taken:]].sum())
         self.account.out_of_memory = self.memory.out_of_memory
         return PlanAnswer(
@@ -179,7 +186,8 @@ class _Search:
         q = self.queues
         heads = [queue[0][:3] for queue in (q.bounded, q.layered, q.fitting, q.opened) if queue]
         if q.bounded and q.bounded[0][:3] == min(heads):
-            self._evaluate(heapq.heappop(q.bounded)[-1])
+            _, place, number, plan = heapq.heappop(q.bounded)
+            self._evaluate(plan, (place, number % _BY_LAYER))
             return
         if q.layered and q.layered[0][:3] == min(heads):
             self._choose_layers(*heapq.heappop(q.layered))
@@ -273,10 +281,11 @@ class _Search:
         for bound, (place, number, plan) in zip(bounds, plans, strict=True):
             heapq.heappush(self.queues.bounded, (bound * self.slowdown(plan), place, number, plan))
 
-    def _evaluate(self, plan: ParallelPlan) -> None:
+    def _evaluate(self, plan: ParallelPlan, key: tuple[int, int]) -> None:
         iteration = self.estimator.iteration(plan)
         never = iteration.iteration_s >= NEVER_S  # over links that the chip does not have
-        if not plan.layers:
+        if key not in self.seen:  # once, in whichever way blocks recompute
+            self.seen.add(key)
             self.account.pruned += never
             self.account.evaluated += not never
         if never or (plan.layers and iteration.memory_bytes > self.capacity_bytes):
