@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from inspect import Parameter, signature
 from pathlib import Path
 from types import ModuleType
@@ -19,11 +20,19 @@ Module = Any  # a class or object of transformers, which is optional
 
 DEFAULT_TOKENS = 2048  # of a sample, where the config does not tell its positions
 SAMPLES = 16_000  # of a sound: one second at the rate that such models are trained at (wav2vec 2.0, arXiv 2006.11477)
+ENTITIES, WORDS = 32, 30  # of a text, and of each: what LUKE's tokenizer allows (arXiv 2010.01057's code)
 _TASKS = (
     *("CausalLM", "MaskedLM", "Seq2SeqLM", "ImageTextToText", "ImageClassification", "SpeechSeq2Seq"),
     *("CTC", "AudioClassification", "SemanticSegmentation", "ObjectDetection", "DepthEstimation"),
     *("UniversalSegmentation", "MaskGeneration", "ZeroShotImageClassification", "VideoClassification"),
-    *("SequenceClassification", "QuestionAnswering", "TextToSpectrogram", "TextToWaveform"),
+    *(
+        "PoseEstimation",
+        "KeypointDetection",
+        "SequenceClassification",
+        "QuestionAnswering",
+        "TextToSpectrogram",
+        "TextToWaveform",
+    ),
 )
 _TOWERS = {"input_ids": "text_config", "pixel_values": "vision_config", "input_features": "audio_config"}
 """Inputs beside the main one, and the part of a config that describes what reads them."""
@@ -51,11 +60,35 @@ def build(
         reason = " ".join(str(error).split())[:_LONGEST]
         raise InputError(f"{path}: {why_not(config)}; transformers cannot build it: {reason}") from error
     try:
-        # masks that mark tokens as special (global attention), which nobody gives here, have none
-        model = record(module, (), inputs, config_name(config, str(path)), Told(branch=False))
+        model = _recorded(module, inputs, config_name(config, str(path)))
     except InputError as error:
         raise InputError(f"{path}: {why_not(config)}, and it cannot be recorded: {error}") from error
     return model, tokens if "input_ids" in inputs else None
+
+
+def _recorded(module: Module, inputs: dict[str, object], name: str) -> ExportedModel:
+    """The model recorded; where it takes no masks for granted, with them."""
+    told = Told(
+        branch=False
+    )  # tokens that are special (global attention) are marked by masks that nobody gives
+    try:
+        return record(module, (), inputs, name, told)
+    except InputError as error:
+        missing = {key: like for key, like in _masks(module, inputs) if "'NoneType' object" in str(error)}
+        if not missing:
+            raise
+        return record(module, (), inputs | missing, name, told)
+
+
+def _masks(module: Module, inputs: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Masks that a model knows for inputs that it is given, (batch, positions)."""
+    known = signature(module.forward).parameters
+    for name, of in (("attention_mask", "input_ids"), ("decoder_attention_mask", "decoder_input_ids")):
+        if name in known and of in inputs:
+            yield name, inputs[of]
+    features: Any = inputs.get("input_features")
+    if "feature_attention_mask" in known and features is not None:
+        yield "feature_attention_mask", features[:, 0].long()
 
 
 def example(
@@ -69,8 +102,7 @@ def example(
     settings = transformers.AutoConfig.from_pretrained(str(path.parent), local_files_only=True)
     for part in (settings, getattr(settings, "text_config", settings)):
         part.use_cache = False
-    with torch.device("meta"):
-        module = _model_class(transformers, config, settings)(settings).eval()
+    module = _built(transformers, torch, config, settings)
     known = module.config.to_dict()
     tokens = sequence_length or _positions(known)
     return module, _inputs(torch, module, known, tokens, path), tokens
@@ -86,25 +118,42 @@ def _require_transformers(path: Path, config: Mapping[str, Any]) -> ModuleType:
         ) from error
 
 
-def _model_class(transformers: ModuleType, config: Mapping[str, Any], settings: object) -> Module:
-    """The class that the config names; otherwise one with logits as its output, or else the bare model."""
+def _built(
+    transformers: ModuleType, torch: ModuleType, config: Mapping[str, Any], settings: object
+) -> Module:
+    """The model of a config without memory: of the first class that the config suits (a decoder's may not be whole).
+
+    Raises whatever transformers does where it suits none.
+    """
+    fault: Exception | None = None
+    for maker in _model_classes(transformers, config, settings):
+        try:
+            with torch.device("meta"):
+                return maker(deepcopy(settings)).eval()
+        except Exception as error:  # noqa: BLE001 - whatever a library makes of a config that is another class's
+            fault = fault or error
+    raise fault or ValueError(f"no model for model_type {config['model_type']}")
+
+
+def _model_classes(
+    transformers: ModuleType, config: Mapping[str, Any], settings: object
+) -> Iterator[Callable[[object], Module]]:
+    """The class that the config names alone; otherwise those with a head, from logits on, or else the bare model."""
     for name in config.get("architectures") or ():
         if hasattr(transformers, name):
-            return getattr(transformers, name)._from_config
+            yield getattr(transformers, name)._from_config
+            return
     both = ("Seq2SeqLM", "SpeechSeq2Seq") if getattr(settings, "is_encoder_decoder", False) else ()
     for task in (*both, *_TASKS):
         auto = getattr(transformers, f"AutoModelFor{task}", None)
-        if auto is None:
-            continue
-        if type(settings) in auto._model_mapping:
+        if auto is not None and type(settings) in auto._model_mapping:
             found = auto._model_mapping[type(settings)]
             # of several classes (with and without a distilling head) `from_config` takes the one that a config names
-            return found[0]._from_config if isinstance(found, tuple) else auto.from_config
+            yield found[0]._from_config if isinstance(found, tuple) else auto.from_config
     if type(settings) in transformers.AutoModel._model_mapping:
         msg = f"model_type {config['model_type']} has no head that is known, so it ends with its last hidden state"
-        warnings.warn(msg, Remark, stacklevel=3)
-        return transformers.AutoModel.from_config
-    raise ValueError(f"no model for model_type {config['model_type']}")
+        warnings.warn(msg, Remark, stacklevel=5)
+        yield transformers.AutoModel.from_config
 
 
 def _positions(config: Mapping[str, Any]) -> int:
@@ -129,6 +178,8 @@ def _inputs(
         "input_values": _samples,
         "past_values": _series,
         "bbox": _boxes,
+        "entity_ids": _entities,
+        "entity_position_ids": _mentions,
         "inputs": _ids,  # Perceiver, of words
         "image_embeds_position_mask": _marks,
     }
@@ -144,6 +195,7 @@ def _inputs(
     if main == "input_ids" and "pixel_values" in known and {"patch_size", "image_size"} <= {*config}:
         wanted.append("pixel_values")  # one encoder for words and patches (ViLT)
     wanted += ["bbox"] if "bbox" in known else []
+    wanted += [name for name in ("entity_ids", "entity_position_ids") if name in known]
     if "pixel_values" in wanted and "image_embeds_position_mask" in known:
         wanted.append("image_embeds_position_mask")  # where words give way to an image (Kosmos-2)
     given = {name: makers[name](torch, config, tokens) for name in dict.fromkeys(wanted)}
@@ -167,7 +219,7 @@ def _ids(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object:
 def _pixels(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object:
     """One image, (batch, channels, height, width); so many of a video, before the channels."""
     part = config.get("vision_config") or config
-    size = part.get("image_size") or 224
+    size = part.get("image_size") or (part.get("backbone_config") or {}).get("image_size") or 224
     height, width = size if isinstance(size, list | tuple) else (size, size)
     frames = (int(part["num_frames"]),) if part.get("num_frames") else ()
     return torch.zeros((1, *frames, int(part.get("num_channels") or 3), height, width), device="meta")
@@ -182,6 +234,16 @@ def _series(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object
 def _boxes(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object:
     """Where each token stands on a page, (batch, tokens, 4)."""
     return torch.zeros((1, tokens, 4), dtype=torch.long, device="meta")
+
+
+def _entities(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object:
+    """As many things that a text names as a sample may have words for one of them (LUKE), (batch, entities)."""
+    return torch.zeros((1, ENTITIES), dtype=torch.long, device="meta")
+
+
+def _mentions(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object:
+    """Where the words of each stand, (batch, entities, words)."""
+    return torch.zeros((1, ENTITIES, WORDS), dtype=torch.long, device="meta")
 
 
 def _marks(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object:
@@ -209,6 +271,6 @@ def _features(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> obje
 
 def _samples(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object:
     """Samples of a sound, (batch, samples); or its spectrum, (batch, frames, mel bins), where a config has one."""
-    if "num_mel_bins" in config:
+    if {"num_mel_bins", "max_length"} <= {*config}:
         return torch.zeros((1, int(config["max_length"]), int(config["num_mel_bins"])), device="meta")
     return torch.zeros((1, SAMPLES), device="meta")

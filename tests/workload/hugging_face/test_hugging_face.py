@@ -286,3 +286,59 @@ def test_spectra_are_as_long_as_configs_say():
         InputError, match=r"heard: no config key tells its frames; give them to phaze\.from_torch"
     ):
         meta_device_build._features(torch, by_bin | {"model_type": "heard"}, 0)
+
+
+def test_inputs_are_as_large_as_configs_say():
+    torch = pytest.importorskip("torch")
+    made = {
+        "_pixels": {"backbone_config": {"image_size": [256, 192]}},  # of the part that sees
+        "_samples": {"num_mel_bins": 80},  # a sound: spectra of no stated length are of another part
+        "_entities": {},
+        "_mentions": {},
+        "_marks": {},
+    }
+    shapes = [
+        tuple(getattr(meta_device_build, name)(torch, config, 12).shape) for name, config in made.items()
+    ]
+    assert shapes == [(1, 3, 256, 192), (1, 16_000), (1, 32), (1, 32, 30), (1, 12)]
+
+
+class _Settings:
+    """A config of no library."""
+
+
+def test_the_first_class_that_a_config_suits_is_built():
+    """As of Reformer, which is a decoder where its config says so, and fills in words otherwise."""
+    torch = pytest.importorskip("torch")
+
+    def unsuited(_):
+        msg = "make sure that is_decoder=True"
+        raise AssertionError(msg)
+
+    library = type(sys)("transformers")
+    for task, maker in (("CausalLM", unsuited), ("MaskedLM", lambda _: torch.nn.Linear(2, 3))):
+        auto = type(task, (), {"_model_mapping": {_Settings: object}, "from_config": staticmethod(maker)})
+        setattr(library, f"AutoModelFor{task}", auto)
+    config = {"model_type": "either"}
+    built = meta_device_build._built(library, torch, config, _Settings())
+    assert (built.weight.device.type, built.training) == ("meta", False)
+    del library.AutoModelForMaskedLM
+    library.AutoModel = type("AutoModel", (), {"_model_mapping": {}})
+    with pytest.raises(AssertionError, match="is_decoder"):
+        meta_device_build._built(library, torch, config, _Settings())
+
+
+def test_a_model_that_takes_no_mask_for_granted_is_given_one():
+    torch = pytest.importorskip("torch")
+
+    class Masked(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Embedding(50, 16)
+
+        def forward(self, input_ids, attention_mask=None):
+            return self.inner(input_ids) * attention_mask[:, :, None]
+
+    ids = torch.zeros((1, 6), dtype=torch.long)
+    graph = meta_device_build._recorded(Masked(), {"input_ids": ids}, "m").graph(3)
+    assert [graph.tensors[name].shape for name in graph.inputs] == [(3, 6), (3, 6)]
