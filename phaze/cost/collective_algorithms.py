@@ -164,7 +164,7 @@ def _steps(collective: Collective, algorithm: Algorithm, level: Level) -> float:
 
 Links = tuple[tuple[int, int, int], ...]
 
-_SWITCHED = frozenset({Topology.SWITCH, Topology.FAT_TREE})
+_SWITCHED = frozenset({Topology.SWITCH, Topology.FAT_TREE, Topology.DRAGONFLY})
 _ANYWHERE = frozenset({Algorithm.RING, Algorithm.PAIRWISE, Algorithm.HIERARCHICAL})
 
 
@@ -201,8 +201,9 @@ def bandwidth_share(level: Level, collective: Collective) -> float:
         return 1 / tier.oversubscription
     if tier.topology is Topology.SHARED:
         return 1.0 if pair else 1 / (members * level.below)
-    if tier.topology is Topology.FULLY_CONNECTED:
-        return (1 if pair else members - 1) / (level.extent - 1)
+    if tier.topology in (Topology.FULLY_CONNECTED, Topology.DRAGONFLY):
+        detours = level.extent / 2 if tier.topology is Topology.DRAGONFLY else 1.0
+        return (detours if pair else members - 1) / (level.extent - 1)
     if tier.topology is Topology.MESH:
         return _mesh_share(tier.links, round(members), collective)
     if tier.topology in (Topology.RING, Topology.TORUS):
@@ -213,9 +214,11 @@ def bandwidth_share(level: Level, collective: Collective) -> float:
 def _torus_share(level: Level, dims: tuple[int, ...], collective: Collective) -> float:
     """Rings run in all dimensions that the group spans at once; dimensions fill up one after the other.
 
-    In an all-to-all a message travels a quarter of a ring in each of them, and the longest limits.
+    In an all-to-all a message travels a quarter of a ring in each of them, and the longest limits. Blocks of whole
+    cubes that optical circuit switches join are closed in all dimensions, smaller ones in none.
     """
-    extents = _extents(dims, level.members)
+    cube = level.tier.cube
+    extents = _extents(dims, level.members) if cube is None else _block(dims, cube, level.members)
     if collective is Collective.SEND_RECV:
         return 0.5 / len(dims)
     closed = sum(1.0 if have == whole else 0.5 for have, whole in extents)
@@ -225,14 +228,29 @@ def _torus_share(level: Level, dims: tuple[int, ...], collective: Collective) ->
     return closed / len(dims)
 
 
-def _extents(dims: tuple[int, ...], members: float) -> list[tuple[float, int]]:
+def _extents(dims: tuple[int, ...], members: float) -> list[tuple[float, float]]:
     """(members of the group, of the whole) in each dimension that the group spans."""
-    found, rest = [], members
+    found: list[tuple[float, float]] = []
+    rest = members
     for whole in dims:
         if rest > 1 and whole > 1:
             found.append((min(rest, whole), whole))
             rest = rest / min(rest, whole)
     return found or [(members, dims[0])]
+
+
+def _block(dims: tuple[int, ...], cube: int, members: float) -> list[tuple[float, float]]:
+    """The same of a block of cubes, as near to a cube as their number lets it be; of less than a cube, lines in it."""
+    cubes = members / cube ** len(dims)
+    if cubes < 1:
+        return [(have, have + 1) for have, _ in _extents((cube,) * len(dims), members)]
+    sides, rest = [], cubes
+    for left, side in zip(range(len(dims), 0, -1), dims, strict=True):
+        near = rest ** (1 / left)
+        whole = [n for n in range(1, min(int(rest), side // cube) + 1) if rest % n == 0] or [rest]
+        sides.append(min(whole, key=lambda n: abs(n - near)))
+        rest /= sides[-1]
+    return [(cube * side, cube * side) for side in sides]
 
 
 @lru_cache(maxsize=1024)

@@ -53,6 +53,7 @@ class _TierFile(_Record):
     bandwidth: object = None
     latency: object
     dims: tuple[Members, ...] = ()
+    cube: Annotated[int, Field(ge=2)] | None = None
     links: tuple[_Link, ...] = ()
     oversubscription: Stretch = 1.0
     in_network: bool = False
@@ -128,7 +129,7 @@ def _tier(file: _TierFile, where: str) -> Tier:
         in_network=file.in_network_efficiency,
         in_network_s=_time(file.in_network_start, f"{where}.in_network_start"),
     )
-    kept = {"topology", "devices", "medium", "dims", "links", "oversubscription"}
+    kept = {"topology", "devices", "medium", "dims", "cube", "links", "oversubscription"}
     kept |= {"in_network", "adapters", "source"}
     wide = _bandwidth(file.bandwidth, f"{where}.bandwidth")
     return Tier(law=law, bandwidth_bytes_per_s=wide, **file.model_dump(include=kept))
@@ -139,6 +140,8 @@ def _check_shape(file: _TierFile, where: str) -> None:
     torus, mesh = file.topology is Topology.TORUS, file.topology is Topology.MESH
     _require(bool(file.dims) == torus, f"{where}.dims", file.dims, "what only a torus has, and every torus")
     _require(bool(file.links) == mesh, f"{where}.links", file.links, "what only a mesh has, and every mesh")
+    whole = torus and all(side % (file.cube or 1) == 0 for side in file.dims)
+    _require(file.cube is None or whole, f"{where}.cube", file.cube, "a divisor of every extent of a torus")
     for link in file.links:
         _require(link[0] != link[1], f"{where}.links", link, "two different members and a number of links")
     switched = file.topology in (Topology.SWITCH, Topology.FAT_TREE)
@@ -210,6 +213,7 @@ def _fields(tier: Tier) -> dict[str, object]:
         "bandwidth": tier.bandwidth_bytes_per_s,
         "latency": law.step_s,
         "dims": list(tier.dims),
+        "cube": tier.cube,
         "links": [list(link) for link in tier.links],
         "oversubscription": tier.oversubscription,
         "in_network": tier.in_network,

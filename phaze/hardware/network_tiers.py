@@ -17,6 +17,9 @@ class Topology(StrEnum):
     RING = "ring"  # half of the bandwidth to either neighbour
     TORUS = "torus"  # an even share of the bandwidth to either neighbour in every dimension
     MESH = "mesh"  # links as listed
+    DRAGONFLY = (
+        "dragonfly"  # groups, an even share of the bandwidth to every other one, and detours over a third
+    )
     SHARED = "shared"  # one path that all bytes between members take, such as the memory of the host
 
 
@@ -92,8 +95,9 @@ class Tier(BaseModel):
 
     `bandwidth_bytes_per_s`: per device and direction, all of its links together, or of a shared path; None, the
     chip's own links.
-    `dims`: extents of a torus in members. `links`: (member, member, how many) of a mesh. `adapters`: of each
-    member, which its devices share; None, one for each device.
+    `dims`: extents of a torus in members. `cube`: members on a side of the cubes of a torus that optical circuit
+    switches join into blocks of any shape, each a torus of its own. `links`: (member, member, how many) of a mesh.
+    `adapters`: of each member, which its devices share; None, one for each device.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -104,6 +108,7 @@ class Tier(BaseModel):
     bandwidth_bytes_per_s: float | None = None
     law: LinkLaw = LinkLaw()
     dims: tuple[int, ...] = ()
+    cube: int | None = None
     links: tuple[tuple[int, int, int], ...] = ()
     oversubscription: float = 1.0
     in_network: bool = False

@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 from phaze.cost.collective_algorithms import bandwidth_share, levels, terms
 from phaze.hardware.cluster_network import Network, load_network, two_tiers
@@ -199,3 +200,47 @@ def test_groups_that_do_not_divide_are_spread_evenly():
     assert [level.members for level in group] == [6, 2]
     assert np.prod([level.members for level in group]) == 12
     assert [level.tier.devices for level in levels(two_tiers(8, 1.0, 0.0, 1.0, 0.0), 4, stride=8)] == [None]
+
+
+@pytest.mark.parametrize("groups", [2, 3, 4, 6, 8])
+def test_a_dragonfly_goes_round(groups):
+    """Every group sends to the next: straight on over one link, or over a third group, as a linear program has it."""
+    pairs = [(a, b) for a in range(groups) for b in range(groups) if a != b]
+    sends = [(a, (a + 1) % groups) for a in range(groups)]
+    paths = [
+        ((a, b),) if via in (a, b) else ((a, via), (via, b))
+        for a, b in sends
+        for via in range(groups)
+        if via != a
+    ]
+    of = [send for send in sends for via in range(groups) if via != send[0]]
+    # what every send gets (the last variable) is at most the sum of its paths; links carry one
+    rows = [[-1.0 * (o == send) for o in of] + [1.0] for send in sends]
+    rows += [[float(pair in path) for path in paths] + [0.0] for pair in pairs]
+    limits = [0.0] * len(sends) + [1.0] * len(pairs)
+    best = -linprog([0.0] * len(paths) + [-1.0], A_ub=rows, b_ub=limits).fun
+    tier = Tier(devices=groups, topology=Topology.DRAGONFLY)
+    group = levels(Network(name="one", tiers=(tier,)), 2)
+    assert (groups - 1) * bandwidth_share(group[0], Collective.SEND_RECV) == pytest.approx(best)
+    assert bandwidth_share(level_of(tier, groups), Collective.ALL_TO_ALL) == 1
+    assert bandwidth_share(level_of(tier, 2), Collective.ALL_REDUCE) == pytest.approx(1 / (groups - 1))
+
+
+def test_cubes_that_optical_switches_join():
+    """TPU v4: blocks of 4 x 4 x 4 and more are closed whatever they are a part of (Jouppi et al., ISCA 2023)."""
+    fixed, joined = (
+        Tier(devices=4096, topology=Topology.TORUS, dims=(16, 16, 16), cube=cube) for cube in (None, 4)
+    )
+    for members in (64, 128, 512, 4096):
+        assert bandwidth_share(level_of(joined, members), Collective.ALL_REDUCE) == 1
+    assert bandwidth_share(level_of(fixed, 64), Collective.ALL_REDUCE) == pytest.approx(1.5 / 3)
+    assert bandwidth_share(level_of(joined, 64), Collective.ALL_TO_ALL) == pytest.approx(1 / 3)
+    assert bandwidth_share(level_of(joined, 512), Collective.ALL_TO_ALL) == pytest.approx(
+        1 / 3 / 2
+    )  # 8 x 8 x 8
+    assert bandwidth_share(level_of(joined, 16), Collective.ALL_REDUCE) == pytest.approx(
+        1 / 3
+    )  # two open lines
+    assert bandwidth_share(level_of(fixed, 4096), Collective.ALL_TO_ALL) == bandwidth_share(
+        level_of(joined, 4096), Collective.ALL_TO_ALL
+    )

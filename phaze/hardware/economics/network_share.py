@@ -95,11 +95,15 @@ class _Share:
 
     def total(self) -> Floats:
         """Tier by tier as far as the devices reach, (A,)."""
-        total, inside = np.zeros(len(self.table)), 1
+        total, inside, adapters = np.zeros(len(self.table)), 1, False
         for tier in self.network.tiers:
             if self.devices > inside and _bought(tier):
-                through = self._direct(tier, inside) if tier.medium is Medium.DIRECT else self._tree(tier)
+                if tier.topology is Topology.DRAGONFLY:
+                    through = self._between_groups(adapters=adapters)
+                else:
+                    through = self._direct(tier, inside) if tier.medium is Medium.DIRECT else self._tree(tier)
                 total = total + self._bandwidth(tier) / _GB * through
+            adapters |= tier.medium is Medium.ADAPTER
             inside = tier.devices or self.devices
         return total
 
@@ -112,6 +116,11 @@ class _Share:
         levels = _levels(self.economics["scale_up_ports"], reach)
         # Within a rack a device's links are of copper; beyond it those to the upper levels are not.
         return (2 * levels - 1) * r.switch + r.cable + r.far * (levels if reach > rack else 0)
+
+    def _between_groups(self, *, adapters: bool) -> float:
+        """Per GB/s between groups of a dragonfly: ports and optics, and adapters where no tier has any yet."""
+        r = self.rates
+        return (0.0 if adapters else r.adapter) + r.port + r.link
 
     def _tree(self, tier: Tier) -> float:
         """Per GB/s of an adapter with its share of a fat tree; what is above the first level may be thinner."""
