@@ -72,7 +72,6 @@ FREE: Mapping[str, tuple[float, float]] = {
     "background_w_per_mm2_per_ghz_simt": (0.02, 0.15),
     "voltage_at_rest_simt": (0.0, 0.7),
     "hbm_activity_simt": (0.1, 1.0),
-    "narrow_product_energy_simt": (0.7, 4.0),
     "fp4_product_energy": (0.3, 1.5),
 }
 """Constants that are fitted, with the energy of a product by family, and the range of each."""
@@ -111,8 +110,8 @@ class Laws:
         scalars["voltage_slope_simt"] = slope.model_copy(update={"value": 1.0 - rest})
         families = shipped.tables["family"]
         rows = {
-            name: {"product_energy": self.products.get(name, self.products[GENERIC])}
-            for name in families.rows
+            name: {**row, "product_energy": self.products.get(name, self.products[GENERIC])}
+            for name, row in families.rows.items()
         }
         tables = {**shipped.tables, "family": families.model_copy(update={"rows": rows})}
         return shipped.model_copy(update={"scalars": scalars, "tables": tables})

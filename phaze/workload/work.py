@@ -153,7 +153,8 @@ class Work:
     attention: keys and values are re-read for every block of queries that fits); `link` is the
     collective of a LINK operator. `rows`: rows of a softmax or row norm, each of which is reduced before its
     elements can be written; 0 where elements do not wait for each other. `access_bytes`: what a thread of a
-    SIMT kernel moves at a time; 0, as much as the chip lets it. `flash` belongs to flash attention; `of_cache`: another
+    SIMT kernel moves at a time; 0, as much as the chip lets it. `row_threads`: how many of them walk a row together;
+    0, 1,024. `flash` belongs to flash attention; `of_cache`: another
     operator whose work is that of the tokens in the key-value cache.
     """
 
@@ -168,6 +169,7 @@ class Work:
     link: Link | None = None
     rows: int = 0
     access_bytes: float = 0.0
+    row_threads: int = 0
     flash: Flash | None = None
     of_cache: bool = False
 

@@ -29,7 +29,10 @@ from phaze.workload.work import Work
 _REREADS: Mapping[str, int] = MappingProxyType({"softmax": 2, "loss": 2, "norm": 1})
 _HELD = 8  # how suddenly a cache stops holding tensors as they outgrow it
 _MISSED = 4  # the same for rows in a core's buffer
-_BLOCK_THREADS, _BLOCKS = 1024, 2  # threads that walk a row together, rows that a core has in work
+_BLOCK_THREADS, _CORE_THREADS = (
+    1024,
+    2048,
+)  # threads that walk a row together, and those that a core has in work
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ class Streams:
     rows: Floats
     access_bytes: Floats
     rereads: Floats
+    row_threads: Floats
 
     @classmethod
     def of(cls, works: Sequence[Work]) -> Streams:
@@ -90,10 +94,11 @@ class Streams:
                 w.rows,
                 w.access_bytes,
                 _REREADS.get(w.kind, 0) if w.rows else 0,
+                w.row_threads or _BLOCK_THREADS,
             )
             for w in works
         ]
-        return cls(*np.array(columns, dtype=np.float64).reshape(-1, 5).T)
+        return cls(*np.array(columns, dtype=np.float64).reshape(-1, 6).T)
 
 
 def streams_s(streams: Streams, chip: StreamChip, law: StreamLaw) -> Floats:
@@ -131,8 +136,8 @@ def _access_cycles(streams: Streams, chip: StreamChip, law: StreamLaw) -> Floats
         streams.stream_bytes * (1 + streams.rereads / 2) / np.where(narrow, streams.access_bytes, np.inf)
     )
     rows = np.maximum(streams.rows, 1)
-    waves = np.ceil(rows / (_BLOCKS * chip.cores))
-    walked = waves * accesses / rows / _BLOCK_THREADS * law.step_cycles
+    waves = np.ceil(rows * streams.row_threads / (_CORE_THREADS * chip.cores))
+    walked = waves * accesses / rows / streams.row_threads * law.step_cycles
     return np.maximum(
         accesses / (law.accesses_per_cycle * chip.cores), np.where(streams.rows > 0, walked, 0.0)
     )
@@ -143,12 +148,18 @@ def _input_row_bytes(streams: Streams) -> Floats:
     return streams.stream_bytes / np.maximum(streams.rows, 1) / 2
 
 
+def _function_alus(chip: ArchitectureTable) -> float:
+    """ALUs of a core for functions: of half the integer ALUs, special functions and conversions need as many cycles."""
+    alus, of_integers = float(chip["vector_core_alus"][0]), float(chip["int32_alus"][0])
+    return min(alus, of_integers / float(chip["vector_cores"][0])) if of_integers else alus
+
+
 def stream_chip(chip: ArchitectureTable) -> StreamChip:
     """The fields of a chip, a table of one, that the law needs."""
     cores = float(chip["vector_cores"][0])
     return StreamChip(
         cores=cores,
-        alus=float(chip["vector_core_alus"][0]),
+        alus=_function_alus(chip),
         clock_hz=float(peak_clock_hz(chip)[0]),
         memory_bytes_per_s=float(hbm_bandwidth_bytes_per_s(chip)[0]),
         cache_bytes=float(chip["global_buffer_bytes"][0]),

@@ -128,7 +128,7 @@ def _at_reference(table: ArchitectureTable) -> EnergyConstants:
     mac_pj = np.where(by_vector, lane_pj, c.column(table, "precision", "energy_pj") * product)
     operand_j = ~by_vector * _operand_bits(table) * c["operand_energy_pj_per_bit"] * product * switched
     speed = narrow_speed(table, "fp8")
-    narrow = np.where(table["simt"] & (speed > 1), c["narrow_product_energy_simt"], 1.0)
+    narrow = np.where(table["simt"] & (speed > 1), c.column(table, "family", "narrow_energy"), 1.0)
     faster_fp4 = narrow_speed(table, "fp4") > speed
     return EnergyConstants(
         mac_j=mac_pj * switched,

@@ -495,6 +495,17 @@ def random(machine: Machine, shape: tuple[int, ...], kind: object) -> Any:  # no
     return machine.torch.randn(shape, device=machine.device, dtype=kind, generator=own)
 
 
+_ROWS = (
+    *(
+        ("softmax", *shape)
+        for shape in ((32768, 768), (8192, 1536), (2048, 4096), (512, 8192), (4096, 24576))
+    ),
+    *(("norm_layer", *shape) for shape in ((16, 8192), (64, 1024), (512, 4096), (2048, 8192))),
+    *(("norm_rms", *shape) for shape in ((16, 4096), (256, 8192), (1024, 2048))),
+    *(("gelu", *shape) for shape in ((16384, 8192), (1024, 8192))),
+)  # few and many, short and long rows
+
+
 def kernels(small: bool) -> list[tuple[str, str, int, int]]:
     """Operators of vectors: name, dtype, rows, columns."""
     if small:
@@ -504,7 +515,8 @@ def kernels(small: bool) -> list[tuple[str, str, int, int]]:
     middle = [(name, "bf16", 8192, 2048) for name in names]
     slim = [(name, "bf16", 128, 4096) for name in ("copy", "gelu", "norm_layer")]
     copies = [("copy", "bf16", rows, 16384) for rows in (1024, 16384, 65536)]
-    return [*large, *middle, *slim, *copies, ("add", "fp32", 8192, 12288), ("norm_layer", "fp32", 8192, 4096)]
+    words = [("add", "fp32", 8192, 12288), ("norm_layer", "fp32", 8192, 4096)]
+    return [*large, *middle, *slim, *copies, *words, *((name, "bf16", *shape) for name, *shape in _ROWS)]
 
 
 def kernel_calls(machine: Machine, op: str, dtype: str, rows: int, cols: int) -> list[Callable[[], object]]:

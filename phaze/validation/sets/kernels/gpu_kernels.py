@@ -148,6 +148,9 @@ def _product(columns: Columns, row: int) -> Work | str:
     return UNKNOWN_FORMAT if work is None else work
 
 
+# PyTorch's kernel of layer and RMS norms: 128 threads walk a row, four elements at a time (layer_norm_kernel.cu).
+_NORM_THREADS, _NORM_ELEMENTS = 128, 4
+
 _BYTES: Mapping[str, int] = MappingProxyType({"bf16": 2, "fp16": 2, "fp32": 4})
 _FUNCTIONS: Mapping[str, tuple[str, int]] = MappingProxyType(
     {"copy": ("scale", 1), "add": ("add", 2), "relu": ("relu", 1), "gelu": ("gelu", 1)}
@@ -163,7 +166,8 @@ def _vector(columns: Columns, row: int) -> Work | str:
     if op == "softmax":
         return softmax(rows, width, size)
     if op.startswith("norm_"):
-        return norm(op.removeprefix("norm_"), rows, width, size)
+        made = norm(op.removeprefix("norm_"), rows, width, size)
+        return replace(made, access_bytes=_NORM_ELEMENTS * size, row_threads=_NORM_THREADS)
     if op not in _FUNCTIONS:
         return NOT_MODELLED
     function, operands = _FUNCTIONS[op]
