@@ -102,7 +102,8 @@ def _kernels_j(costs: PassCosts, rows: Rows, stretch: Floats | float) -> Floats:
     buffer, hbm = t.tensor.buffer_bytes[f.tensor_of[rows]], t.hbm_bytes[f.memory_of[rows]]
     asked = kernel_events_j(works, boosted(own), buffer[:, at], hbm[:, at])
     running, limit = once(own, "board", _board_w)
-    drawn = np.minimum(asked + running[:, None] * seconds, limit[:, None] * seconds)
+    drawing = running[:, None] * busy_share(works, own) * seconds
+    drawn = np.minimum(asked + drawing, limit[:, None] * seconds)
     least = _products_j(_visible_macs(works), own)
     total: Floats = np.maximum(drawn, least).sum(axis=1)
     return total
@@ -164,6 +165,12 @@ def boosted(table: ArchitectureTable) -> ArchitectureTable:
 
 def _boosted(table: ArchitectureTable) -> ArchitectureTable:
     return table.replace(clock_hz=np.where(table["simt"], boost_clock_hz(table), table["clock_hz"]))
+
+
+def busy_share(works: Sequence[Work], table: ArchitectureTable) -> Floats:
+    """Share of a chip's cores that kernels keep busy, (A, O): of few rows, each walked by one core, that many."""
+    rows = np.array([w.rows or np.inf for w in works], dtype=np.float64)
+    return np.asarray(np.minimum(1.0, rows / np.asarray(table["vector_cores"], dtype=np.float64)[:, None]))
 
 
 def running_beyond_w(table: ArchitectureTable) -> Floats:

@@ -12,10 +12,14 @@ from phaze.cost.cost_model import CostModel
 from phaze.cost.optimizer_step import optimizer_s_per_parameter
 from phaze.cost.pass_energy import (
     Events,
+    boosted,
+    busy_share,
     dynamic_j,
+    kernel_j,
     optimizer_events,
     pass_events,
     product_events,
+    running_beyond_w,
     static_w,
 )
 from phaze.explore.answers.sustained_clock import at_clock
@@ -29,6 +33,7 @@ from phaze.hardware.derived_figures import (
 )
 from phaze.hardware.silicon.package_power import energy_constants, power_parts_w, tdp_w
 from phaze.hardware.spaces.space_file import parse_space
+from phaze.validation.measured.single_operators import norm
 from phaze.validation.measured.single_operators import product as one_product
 from phaze.workload.parallel_degrees import Group, Parallel
 from phaze.workload.work import Collective, Format, Pass
@@ -117,6 +122,19 @@ def test_a_kernel_draws_what_it_asks_for_at_the_boost_clock_and_at_most_the_limi
             seen.add(asked > limit_w)
             assert drawn_w == pytest.approx(min(limit_w, asked), rel=1e-9)
     assert seen == {True, False}
+
+
+def test_few_rows_keep_few_cores_busy():
+    """Of a norm of 33 rows a quarter of the 132 cores of an H100 run, of as many rows as cores all of them."""
+    table = to_table([load_architecture("h100")])
+    few, all_of = (norm("layer", rows, 1024) for rows in (33, 132))
+    free = tensor("p", product(512, 512, 512))
+    np.testing.assert_allclose(busy_share([few, all_of, free], table), [[0.25, 1.0, 1.0]])
+    costs = CostModel(table, NETWORK).costs(Pass((few,), ()))
+    joules = float(dynamic_j(pass_events(costs, np.array([0])), table)[0])
+    seconds = float(costs.kernel_s[0, 0])
+    work_j = float(kernel_j(costs, boosted(table))[0])
+    assert joules == pytest.approx(work_j + 0.25 * float(running_beyond_w(table)[0]) * seconds)
 
 
 def test_a_kernel_that_takes_longer_draws_power_as_long():

@@ -113,7 +113,7 @@ def test_operands_of_8_bits_sustain_a_share_of_the_rate():
     # each at the clock that the power limit leaves it; twice the peak, half of it sustained
     seconds_at_peak = 2 * 16896**3 / 989.4e12
     clocks = [sustained_clock(chip, f) for f in (Format.BF16, Format.FP8)]
-    assert clocks[1] < 0.8 * clocks[0]
+    assert clocks[1] < 0.87 * clocks[0]
     assert simt_products_s([wide, narrow], chip, law) == pytest.approx(
         [seconds_at_peak / clock for clock in clocks], rel=1e-3
     )

@@ -96,6 +96,30 @@ def test_threads_that_walk_a_row_wait_for_each_step():
     assert seconds(work, law) == pytest.approx(2 * 8 * 300 / 1.41e9)
 
 
+@pytest.mark.parametrize("name", ["h100", "l40s", "a40", "a100", "p100"])
+def test_functions_run_at_the_rate_of_the_integer_alus(name):
+    """fp32 ALUs of a core have doubled, its conversions, special functions and integers have not."""
+    table = to_table([load_architecture(name)])
+    assert stream_chip(table).alus == 64
+    free = StreamLaw(launch_cycles=0.0, memory_efficiency=1e9)
+    work = Work("f", "elementwise", Unit.VECTOR, vector_cycles=1e12, stream_bytes=1.0)
+    chip = stream_chip(table)
+    assert seconds(work, free, chip) == pytest.approx(1e12 / (64 * chip.cores * chip.clock_hz))
+
+
+def test_few_rows_take_as_long_as_their_threads_walk():
+    """128 threads take eight times the steps of 1,024; a core has 16 such rows in work, of the others two."""
+    law = replace(PLAIN, memory_efficiency=1e9, step_cycles=1000.0)
+    slow = replace(norm("layer", 100, 8192), access_bytes=8.0, row_threads=128)
+    fast = replace(slow, row_threads=1024)
+    steps = 1.5 * slow.stream_bytes / 100 / 8  # of a row: read twice, written once
+    assert seconds(slow, law) == pytest.approx(steps / 128 * 1000 / A100.clock_hz)
+    assert seconds(fast, law) == pytest.approx(steps / 1024 * 1000 / A100.clock_hz)
+    in_work = replace(norm("layer", 16 * 108, 512), access_bytes=8.0, row_threads=128)
+    more = replace(norm("layer", 16 * 108 + 1, 512), access_bytes=8.0, row_threads=128)
+    assert seconds(more, law) == pytest.approx(2 * seconds(in_work, law), rel=1e-2)
+
+
 def test_arithmetic_takes_over_from_memory():
     law = replace(PLAIN, alu_efficiency=0.5)
     work = Work("power", "elementwise", Unit.VECTOR, vector_cycles=1e12, stream_bytes=1.0)

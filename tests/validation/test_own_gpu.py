@@ -180,5 +180,5 @@ def test_a_folder_is_calibrated_on_seconds_alone(tmp_path):
         (tmp_path / f"{name}.csv").write_text(own_tables()[name].read_text())
     rows = rows_of(tmp_path, load_architecture("h100"))
     timed = [one for one in compare(tmp_path) if one.comparisons[Fidelity.ANALYTIC].metric in SECONDS]
-    assert len(rows) == 60 + 22
+    assert len(rows) == 60 + 6 + 22
     assert sum(len(one.judged.measured) for one in timed) == len(rows) + 19 + 10  # those of another chip

@@ -495,7 +495,7 @@ def random(machine: Machine, shape: tuple[int, ...], kind: object) -> Any:  # no
     return machine.torch.randn(shape, device=machine.device, dtype=kind, generator=own)
 
 
-_ROWS = (
+_ROWS: tuple[tuple[str, int, int], ...] = (
     *(
         ("softmax", *shape)
         for shape in ((32768, 768), (8192, 1536), (2048, 4096), (512, 8192), (4096, 24576))
@@ -516,7 +516,14 @@ def kernels(small: bool) -> list[tuple[str, str, int, int]]:
     slim = [(name, "bf16", 128, 4096) for name in ("copy", "gelu", "norm_layer")]
     copies = [("copy", "bf16", rows, 16384) for rows in (1024, 16384, 65536)]
     words = [("add", "fp32", 8192, 12288), ("norm_layer", "fp32", 8192, 4096)]
-    return [*large, *middle, *slim, *copies, *words, *((name, "bf16", *shape) for name, *shape in _ROWS)]
+    return [
+        *large,
+        *middle,
+        *slim,
+        *copies,
+        *words,
+        *((name, "bf16", rows, cols) for name, rows, cols in _ROWS),
+    ]
 
 
 def kernel_calls(machine: Machine, op: str, dtype: str, rows: int, cols: int) -> list[Callable[[], object]]:

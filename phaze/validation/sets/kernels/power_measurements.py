@@ -11,7 +11,7 @@ import numpy as np
 from phaze.arrays import Floats
 from phaze.cost.cost_model import CostModel
 from phaze.cost.fidelity import Fidelity
-from phaze.cost.pass_energy import kernel_j, running_w, static_w
+from phaze.cost.pass_energy import busy_share, kernel_j, running_beyond_w, static_w
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.cluster_network import load_network
 from phaze.hardware.derived_figures import boost_clock_hz
@@ -223,8 +223,11 @@ def boards_w(rows: tuple[Row, ...], limits_w: Floats) -> tuple[Floats, Floats]:
         seconds = np.array([rows[i].measured_s for i in where])
         costs = CostModel(table, network).costs(Pass(works, ()))
         joules = np.bincount(of_row, kernel_j(costs, table), minlength=len(where))
+        share = np.zeros(len(where))
+        np.maximum.at(share, of_row, busy_share(works, table)[0])
         idle[where] = static_w(table)[0]  # between two loops the clock stays up
-        drawn[where] = np.minimum(running_w(table)[0] + joules / seconds, limits_w[where])
+        running = idle[where] + share * running_beyond_w(table)[0]
+        drawn[where] = np.minimum(running + joules / seconds, limits_w[where])
     return idle, drawn
 
 
