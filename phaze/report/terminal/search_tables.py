@@ -474,7 +474,11 @@ def _blocks(document: ResultDocument) -> Iterator[RenderableType]:
         yield next_best_table(document.next_best, document.best)
     if document.comparison:
         losses = losses_told(document.request.get("rung"))
-        notes = [*_notes(document.comparison), *([f"  {losses}"] if losses else []), *_costs(document)]
+        notes: list[RenderableType] = [
+            *_notes(document.comparison),
+            *([f"  {losses}"] if losses else []),
+            *_costs(document),
+        ]
         if document.request.get("power_means") == "sustained":
             notes.append("  --power limits what is drawn on this workload (--power-means sustained), not W")
         yield Group(comparison_table(document.comparison, document.best), *notes)
