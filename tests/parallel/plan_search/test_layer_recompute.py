@@ -14,10 +14,13 @@ from phaze.errors import InputError
 from phaze.parallel.chunk_division import blocks
 from phaze.parallel.cluster import Recompute
 from phaze.parallel.parallel_plan import BLOCK, EACH, NOTHING, LayerRun, ParallelPlan, Zero
+from phaze.parallel.pipelines.action_order import ActionKind
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.parallel.plan_search.best_first_search import best_plans
 from phaze.parallel.plan_space import PlanSpace
 from phaze.parallel.recount.plan_checker import check_plan
+from phaze.parallel.timeline.plan_pieces import PieceKind, PlanPieces
+from phaze.parallel.timeline.replayed_plan import ReplayedPlan
 
 WAYS = (NOTHING, "attention", "mlp", EACH, BLOCK)
 SPACE = PlanSpace(
@@ -118,3 +121,27 @@ def test_runs_of_other_blocks_are_refused(runs, why):
     e = estimator(devices=1, batch=8)
     with pytest.raises(InputError, match=why):
         e.iteration(ParallelPlan(1, recompute=Recompute.FULL, recomputed=(3,), layers=runs))
+
+
+def test_pieces_of_passes_take_as_long_as_these():
+    e = estimator(devices=4, batch=8)
+    runs = (LayerRun(1, "mlp"), LayerRun(1, NOTHING), LayerRun(1, "attention"), LayerRun(1, EACH))
+    plan = ParallelPlan(
+        1, pipeline_parallel=2, data_parallel=2, recompute=Recompute.FULL, recomputed=(1, 2), layers=runs
+    )
+    pieces, times = PlanPieces(ReplayedPlan.of(e, plan, e.iteration(plan))), e.stage_times(plan)
+    for chunk in range(2):
+        assert isclose(pieces.duration_s(ActionKind.BACKWARD, chunk), times.turned_s[chunk], rel_tol=1e-9)
+    again = [one.name for one in pieces.pieces(ActionKind.BACKWARD, 1) if one.what is PieceKind.RECOMPUTE]
+    assert [name.rsplit(".", 1)[1] for name in again] == ["attention", "mlp", "attention"]
+
+
+def test_more_memory_is_never_slower():
+    e, last = estimator(devices=4, batch=8), inf
+    space = PlanSpace(microbatches=(1, 2), tensor=(1, 2), chunks=(1,), by_layer=True)
+    most = best_plans(e, space, inf).best[0].iteration.memory_bytes
+    for share in (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0):
+        found = best_plans(e, space, share * most).best
+        seconds = found[0].iteration.iteration_s if found else inf
+        assert seconds <= last * (1 + 1e-12)
+        last = seconds
