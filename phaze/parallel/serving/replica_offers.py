@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.arrays import Flags, Floats
+from phaze.parallel.serving.load.prompt_rounds import PromptRounds
 from phaze.parallel.serving.model_replica import Memory, Replica, crowd
 from phaze.parallel.serving.serving_plan import Binding, Policy, Role
 from phaze.parallel.serving.serving_requests import Targets
@@ -78,7 +79,8 @@ def loaded_offers(saturated: Cycle, most: int, rate_per_s: float, limits: Limits
     each = rate_per_s / replicas
     reached = np.maximum.accumulate(np.where(saturated.keeps_up, saturated.requests_per_s, 0.0))
     batch = np.interp(each, [0.0, *reached], [0.0, *saturated.batch])
-    seen = replace(saturated, batch=np.minimum(batch + 1, saturated.batch[-1]))
+    batch, prompts = _in_rounds(saturated, each, batch)
+    seen = replace(saturated, batch=np.minimum(batch + 1, saturated.batch[-1]), streamed=prompts)
     waiting = seen.waiting_s(each)
     waiting = waiting + seen.loading.waiting_s(each)
     late = {
@@ -88,6 +90,32 @@ def loaded_offers(saturated: Cycle, most: int, rate_per_s: float, limits: Limits
     sequences = batch * seen.replica.stages
     state = _State(replicas, each, sequences, waiting)
     return _offers(seen, state, seen.memory(crowd(sequences)), late, limits, Binding.LOAD)
+
+
+def _in_rounds(saturated: Cycle, rates_per_s: Floats, batch: Floats) -> tuple[Floats, Floats | None]:
+    """Batches (N,) of streams whose prompts go before decode, round after round, and prompts of a round.
+
+    None where prompts go beside decode, one at a time or in parts; recorded ones, and pipelines, are taken as
+    saturated ones are.
+    """
+    alone = len(saturated.chunks) == 1 and not saturated.mixed and saturated.most_prompts > 1
+    if not alone or saturated.traffic.recorded is not None or saturated.replica.stages > 1:
+        return batch, None
+    one, none = np.arange(1.0, saturated.most_prompts + 1), np.zeros(saturated.most_prompts)
+    chunk = replace(saturated.chunks[0], prompts=one)
+    pass_s = saturated.replica.pass_costs(none, saturated.traffic.mean_context, chunk)[:, 0, 0]
+    found, prompts = (
+        batch.copy(),
+        replace(saturated, batch=np.minimum(batch + 1, saturated.batch[-1])).prompts,
+    )
+    decode_s = saturated.costs[:, 0, 0, 0]
+    for at in np.flatnonzero((batch >= 1) & (batch < saturated.batch[-1])).tolist():
+        rounds = PromptRounds.of(float(rates_per_s[at]), pass_s)
+        kept = None if rounds is None else rounds.batch(saturated.passes, saturated.batch, decode_s)
+        found[at], prompts[at] = (
+            (saturated.batch[-1], 1.0) if kept is None else kept
+        )  # too many for its places
+    return found, prompts
 
 
 def closed_offers(saturated: Cycle, most: int, clients: int, limits: Limits) -> Offers:

@@ -78,7 +78,8 @@ class Cycle:
     """Replicas at batches (B,) of one engine: prompts in `chunks` passes, beside decode (`mixed`) or alone.
 
     `chunks` is empty where prompts come from elsewhere. `most_prompts`: whole prompts that one pass takes at most.
-    `passes_of`: how recorded prompts take these chunks; None: every prompt takes each once.
+    `passes_of`: how recorded prompts take these chunks; None: every prompt takes each once. `streamed`: prompts that a
+    stream has in a pass on average, (B,); None: as many as places fall free for, where somebody always waits.
     """
 
     replica: Replica
@@ -88,6 +89,7 @@ class Cycle:
     mixed: bool = False
     most_prompts: int = 1
     passes_of: PromptPasses | None = None
+    streamed: Floats | None = None
 
     @cached_property
     def passes(self) -> float:
@@ -99,6 +101,8 @@ class Cycle:
         """Prompts of a pass that has any whole ones, on average, (B,)."""
         if not self._whole.any():
             return np.ones(len(self.batch))
+        if self.streamed is not None:
+            return self.streamed
         return prompts_together(
             self.batch, self.passes / self._whole_share, self.most_prompts, mixed=self.mixed
         )
