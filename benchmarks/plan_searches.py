@@ -13,7 +13,7 @@ from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.cluster_network import load_network
 from phaze.parallel.plan_batches.plan_batch import batch_iterations
-from phaze.parallel.plan_search.plan_lower_bounds import screened_plans
+from phaze.parallel.plan_search.screened_plans import screened_plans
 from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.workload.workload_loader import load_workload
 

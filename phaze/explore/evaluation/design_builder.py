@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from math import inf
 from typing import Any
 
 import numpy as np
 
+from phaze.arrays import Flags, Rows
 from phaze.cost.fidelity import Fidelity, check_fidelity
+from phaze.cost.simt_chips import runs_kernels
 from phaze.errors import InfeasibleError, InputError, OutOfTimeError
 from phaze.explore.documents.result_document import Design, WorkloadResult
 from phaze.explore.evaluation.evaluator import Evaluator
@@ -28,6 +30,7 @@ from phaze.hardware.silicon.package_power import power_parts_w, tdp_w
 from phaze.parallel.plan_search.best_first_search import EvaluatedPlan, PlanAnswer, best_plans
 from phaze.parallel.recount.plan_checker import PlanError
 from phaze.parallel.training.iteration_estimate import Estimator
+from phaze.parallel.training.plan_layouts import PlanLayouts
 from phaze.scheduling.passes import SolveLimits
 from phaze.workload.operators.low_precision import Recipe
 
@@ -47,25 +50,42 @@ class PlanCounts:
 class BatchEstimators:
     """Plans of a task on some architectures, whose layers are worked out for all of them at once.
 
-    On the calibrated rung each is alone, as the constants of its links are those of its own family. `left_s`: as of
+    Those that run kernels apart from those whose layers are scheduled, which takes longer and is done for few plans. On
+    the calibrated rung each is alone, as the constants of its links are those of its own family. `left_s`: as of
     `DesignBuilder`.
     """
 
     task: Task
     architectures: tuple[Architecture, ...]
     left_s: Callable[[], float]
-    _kept: dict[Recipe | None, list[Estimator]] = field(default_factory=dict)
+    _kept: dict[tuple[Recipe | None, bool], list[Estimator]] = field(default_factory=dict)
+    _laid_out: dict[Recipe | None, PlanLayouts] = field(default_factory=dict)
 
     def estimator(self, architecture: Architecture, recipe: Recipe | None) -> Estimator:
         """Plans on one of them, linear layers in a recipe; the same to the last bit whatever is beside it."""
         if self.task.rung is Fidelity.CALIBRATED:
-            return self._costs([architecture], recipe)
-        if recipe not in self._kept:
-            self._kept[recipe] = self._costs(self.architectures, recipe).each()
-        return self._kept[recipe][self.architectures.index(architecture)]
+            return self._costs(to_table([architecture]), recipe)
+        place = self.architectures.index(architecture)
+        kind = bool(self._kernels[place])
+        if (recipe, kind) not in self._kept:
+            alike, known = to_table(self.architectures).take(self._alike(kind)), self._laid_out.get(recipe)
+            costs = self._costs(alike, recipe, known)
+            self._laid_out[recipe] = costs.layouts
+            self._kept[recipe, kind] = costs.each()
+        return self._kept[recipe, kind][int(np.searchsorted(self._alike(kind), place))]
 
-    def _costs(self, architectures: Sequence[Architecture], recipe: Recipe | None) -> Estimator:
-        return estimator_of(self.task, to_table(architectures), recipe, left_s=self.left_s)
+    def _costs(
+        self, table: ArchitectureTable, recipe: Recipe | None, known: PlanLayouts | None = None
+    ) -> Estimator:
+        return estimator_of(self.task, table, recipe, known, self.left_s)
+
+    def _alike(self, kind: bool) -> Rows:
+        return np.flatnonzero(self._kernels == kind)
+
+    @cached_property
+    def _kernels(self) -> Flags:
+        """Which run kernels."""
+        return runs_kernels(to_table(self.architectures), self.task.rung)
 
 
 @dataclass(frozen=True)

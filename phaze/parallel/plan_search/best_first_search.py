@@ -16,7 +16,8 @@ from phaze.parallel.plan_batches.memory_fit import frugal
 from phaze.parallel.plan_batches.plan_batch import batch_bounds_s
 from phaze.parallel.plan_search.fitted_pipelines import FittedPipeline, MemoryTally, PipelineFits
 from phaze.parallel.plan_search.layer_recompute import LayerRecompute
-from phaze.parallel.plan_search.plan_lower_bounds import OpenPlan, rest_key, rest_s, screened_plans
+from phaze.parallel.plan_search.plan_lower_bounds import rest_key, rest_s
+from phaze.parallel.plan_search.screened_plans import OpenPlan, ScreenedPlans, screened_plans
 from phaze.parallel.plan_space import PlanSpace
 from phaze.parallel.training.iteration import Iteration
 from phaze.parallel.training.iteration_estimate import Estimator
@@ -107,6 +108,10 @@ _BY_LAYER = 1 << 32
 _Any = TypeVar("_Any", _Opened, _Fitting)
 
 
+def _is_rough(one: _Opened | _Fitting) -> bool:
+    return isinstance(one[-1], OpenPlan) and one[-1].rough
+
+
 @dataclass
 class _Queues:
     """What is to be looked at, by how much is known of it, each in the order of bounds."""
@@ -143,7 +148,7 @@ class _Search:
 
     def answer(self) -> PlanAnswer:
         """Look at all plans in the order of their bounds, which grow tighter where they are low."""
-        opened = screened_plans(self.estimator, self.space)
+        opened = self.screened
         bounds_s = opened.bounds_s * opened.each(self.slowdown)
         order = np.argsort(bounds_s, kind="stable")
         waiting = [*bounds_s[order].tolist(), inf]
@@ -152,7 +157,7 @@ class _Search:
             lowest = min(queues.lowest, self._worst, NEVER_S)
             if waiting[taken] < lowest:
                 more = min(max(_AT_ONCE, taken // _MORE), len(order) - taken)
-                self._open([(place, opened.at(place)) for place in order[taken : taken + more].tolist()])
+                self._open(order[taken : taken + more].tolist())
                 taken += more
             elif queues.lowest <= lowest < min(self._worst, NEVER_S):
                 self._look(waiting[taken])
@@ -195,15 +200,35 @@ class _Search:
         below = min(below, self._worst, q.bounded[0][0] if q.bounded else inf)
         if q.fitting and q.fitting[0][:3] == min(heads):
             self._bound(self._taken(q.fitting, below))
+        elif q.opened[0][-1].rough:
+            self._sharpen(below)
         else:
             self._fit(self._taken(q.opened, below))
+
+    def _sharpen(self, below: float) -> None:
+        """Bounds of plans that know what their layers take: of the first, and of more that need no other schedule."""
+        queue = self.queues.opened
+        some = [heapq.heappop(queue)]
+        while queue and len(some) < _AT_ONCE and queue[0][0] < below and _is_rough(queue[0]):
+            if self.screened.schedules(queue[0][1]):
+                break
+            some.append(heapq.heappop(queue))
+        sharp = self.screened.exactly([place for _, place, *_ in some])
+        for (whole_s, place, number, rough), one in zip(some, sharp, strict=True):
+            longer_s = (one.bound_s - rough.bound_s) * self.slowdown(one.pipeline)
+            heapq.heappush(queue, (whole_s + longer_s, place, number, one))
 
     def _taken(self, queue: list[_Any], below: float) -> list[_Any]:
         """The first of a queue, and others below a bound, the more the more were taken."""
         most = 1 + self.looked_at // _MORE
         some = [heapq.heappop(queue)]
         while queue and len(some) < most and queue[0][0] < below:
-            some.append(heapq.heappop(queue))
+            if not _is_rough(queue[0]):
+                some.append(heapq.heappop(queue))
+            elif self.screened.schedules(queue[0][1]):
+                break
+            else:
+                self._sharpen(below)
         self.looked_at += len(some)
         return some
 
@@ -217,9 +242,10 @@ class _Search:
     def _slowed_s(self, one: EvaluatedPlan) -> float:
         return one.iteration.iteration_s * self.slowdown(one.plan)
 
-    def _open(self, waiting: Sequence[tuple[int, OpenPlan]]) -> None:
+    def _open(self, places: Sequence[int]) -> None:
         """Bounds of pipelines as those of iterations; what these add is worked out once where it is the same."""
-        plans = [s.plan for _, s in waiting]
+        waiting = self.screened.known(places)
+        plans = [s.plan for s in waiting]
         keys = [rest_key(self.estimator, plan) for plan in plans]
         new = {key: plan for key, plan in zip(keys, plans, strict=True) if key not in self.known}
         if new:
@@ -227,10 +253,15 @@ class _Search:
                 tuple(v for v in self.space.variants(s) if v.offload in self._leanest) for s in new.values()
             ]
             self.known.update(zip(new, rest_s(self.estimator, variants), strict=True))
-        for key, (place, some) in zip(keys, waiting, strict=True):
+        for key, place, some in zip(keys, places, waiting, strict=True):
             whole_s = some.bound_s * self.slowdown(some.pipeline)
             whole_s += self.known[key] * self.slowdown(some.pipeline)
             heapq.heappush(self.queues.opened, (whole_s, place, -1, some))
+
+    @cached_property
+    def screened(self) -> ScreenedPlans:
+        """All plans."""
+        return screened_plans(self.estimator, self.space)
 
     @cached_property
     def _leanest(self) -> frozenset[frozenset[Offload]]:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property
+from collections.abc import Hashable, Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from phaze.arrays import Floats, Integers
-from phaze.parallel.chunk_division import Division
+from phaze.arrays import Floats
 from phaze.parallel.framework import Framework
-from phaze.parallel.parallel_plan import ParallelPlan, changed_plan
+from phaze.parallel.parallel_plan import ParallelPlan
 from phaze.parallel.pipelines.pipeline_schedule import Schedule, chunks_of
-from phaze.parallel.plan_batches.stage_cuts import block_flops, cuts_of
-from phaze.parallel.plan_space import PlanSpace
 from phaze.parallel.training.gradient_sync import DeviceParameters, overlap_window
 from phaze.parallel.training.iteration_estimate import Estimator
-from phaze.parallel.training.memory_footprint import recomputed_groups
-from phaze.parallel.training.stage_times import ChunkPasses, GroupPasses, ZeroExchanges, zero_traffic
+from phaze.parallel.training.stage_times import ChunkPasses, ZeroExchanges, zero_traffic
 
 
 def busy_bound_s(schedule: Schedule, stages: int, passes: ChunkPasses, microbatches: ArrayLike) -> Floats:
@@ -65,7 +60,7 @@ def rest_key(estimator: Estimator, plan: ParallelPlan) -> Hashable:
     e, s, microbatches = estimator, plan, estimator.microbatches(plan)
     runs = 0 if _hides_in_passes(e.framework) else microbatches // s.schedule.weight_copies
     return (
-        *(e.layer_costs(s).content(s.grain), id(e.division(s)), s.sharding, s.data_parallel, runs),
+        *(e.layouts.sizes(s).content(s.grain), id(e.division(s)), s.sharding, s.data_parallel, runs),
         *(_places(s.schedule, s.pipeline_parallel, s.chunks), s.chunks, overlap_window(s, microbatches)),
     )
 
@@ -121,154 +116,11 @@ def _distinct(estimator: Estimator, pipelines: Sequence[ParallelPlan]) -> tuple[
 
 def _devices(estimator: Estimator, plan: ParallelPlan) -> tuple[Floats, Floats]:
     """The same of one pipeline, tied parameters in front of the groups."""
-    s, costs = plan, estimator.layer_costs(plan)
-    sizes, which = costs.sizes(s.grain)
+    s, layers = plan, estimator.layouts.sizes(plan)
+    sizes, which = layers.sizes(s.grain)
     chunks = np.add.reduceat(np.eye(sizes.shape[1])[which], estimator.division(s).first_groups, axis=0)
     devices = chunks[chunks_of(s.schedule, s.pipeline_parallel, s.chunks)].sum(axis=1)
     tied = np.zeros((len(devices), 1))
-    tied[[0, -1]] = costs.tied_parameters
+    tied[[0, -1]] = layers.tied_parameters
     rows = np.concatenate([tied, devices], axis=1).tolist()
     return np.array([*dict.fromkeys(map(tuple, rows))]), sizes
-
-
-@dataclass(frozen=True, slots=True)
-class OpenPlan:
-    """Plans but for what ZeRO divides and which groups are neighbours, and a bound of the pipelines of all."""
-
-    bound_s: float
-    pipeline: ParallelPlan
-    schedule: Schedule
-    stages: tuple[int, ...] = ()
-
-    @property
-    def plan(self) -> ParallelPlan:
-        """The first of them."""
-        return changed_plan(self.pipeline, schedule=self.schedule, stages=self.stages)
-
-
-@dataclass(frozen=True)
-class _Screened:
-    """Pipelines at some rows under one schedule, cut in one way."""
-
-    bounds_s: Floats
-    pipelines: Sequence[ParallelPlan]
-    rows: Integers
-    schedule: Schedule
-    cut: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class ScreenedPlans:
-    """All plans of a space by their places, with bounds (N,) that recompute nothing that need not be.
-
-    Places go from one pipeline to the next; of those that differ in ZeRO stage and order alone there is one.
-    """
-
-    blocks: tuple[_Screened, ...]
-
-    def __iter__(self) -> Iterator[OpenPlan]:
-        """Every one, in the order of places."""
-        return map(self.at, range(len(self.bounds_s)))
-
-    @cached_property
-    def bounds_s(self) -> Floats:
-        """Lower bounds of the seconds of the pipelines, (N,)."""
-        return np.concatenate([np.zeros(0), *(block.bounds_s for block in self.blocks)])
-
-    @cached_property
-    def _ends(self) -> Integers:
-        return np.cumsum([len(block.rows) for block in self.blocks])
-
-    def at(self, place: int) -> OpenPlan:
-        """The plans at a place."""
-        number = int(np.searchsorted(self._ends, place, side="right"))
-        block = self.blocks[number]
-        row = place - int(self._ends[number]) + len(block.rows)
-        pipeline = block.pipelines[int(block.rows[row])]
-        return OpenPlan(float(block.bounds_s[row]), pipeline, block.schedule, block.cut)
-
-    def each(self, figure: Callable[[ParallelPlan], float]) -> Floats:
-        """Figures that hang on the pipeline alone, (N,); each pipeline is asked once."""
-        known = {id(some): some for some in (block.pipelines for block in self.blocks)}
-        figures = {at: np.array(list(map(figure, some)), dtype=np.float64) for at, some in known.items()}
-        return np.concatenate(
-            [np.zeros(0), *(figures[id(block.pipelines)][block.rows] for block in self.blocks)]
-        )
-
-
-def screened_plans(estimator: Estimator, space: PlanSpace) -> ScreenedPlans:
-    """All plans of a space, bounded together where their layers are cut into the same groups."""
-    shapes = list(space.shapes(estimator.workload, estimator.cluster))
-    estimator.foresee(shapes)
-    alike: dict[tuple[object, ...], list[ParallelPlan]] = {}
-    for shape in shapes:
-        division = estimator.division(shape)
-        alike.setdefault((division.groups, division.body, shape.grain), []).append(shape)
-    every = (_Alike(estimator, space, tuple(some)).opened() for some in alike.values())
-    return ScreenedPlans(tuple(block for blocks in every for block in blocks))
-
-
-@dataclass(frozen=True)
-class _Alike:
-    """Microbatches and shardings, (N,), whose layers are cut into the same groups."""
-
-    estimator: Estimator
-    space: PlanSpace
-    shapes: tuple[ParallelPlan, ...]
-
-    def opened(self) -> Iterator[_Screened]:
-        pipelines: dict[tuple[int, int], list[tuple[int, ParallelPlan]]] = {}
-        for place, shape in enumerate(self.shapes):
-            for deep in self.space.pipelines(shape, self.estimator.cluster, len(self._blocks)):
-                key = deep.pipeline_parallel, deep.chunks
-                pipelines.setdefault(key, []).append((place, deep))
-        for some in pipelines.values():
-            yield from self._bounded(
-                some, cuts_of(some[0][1], self.space, self._flops, self.estimator.layouts)
-            )
-
-    @cached_property
-    def _flops(self) -> Floats:
-        return block_flops(self.estimator.chain(self.shapes[0]), self._division)
-
-    def _bounded(
-        self, pipelines: Sequence[tuple[int, ParallelPlan]], cuts: Sequence[tuple[int, ...]]
-    ) -> Iterator[_Screened]:
-        """Plans of equally many stages and chunks, cut in each way."""
-        e, (places, deeps) = self.estimator, zip(*pipelines, strict=True)
-        stages, at = deeps[0].pipeline_parallel, np.array(places)
-        microbatches = np.array([e.microbatches(deep) for deep in deeps])
-        runs = {m: self.space.runs(deeps[0], m) for m in dict.fromkeys(microbatches.tolist())}
-        schedules = dict.fromkeys(one for some in runs.values() for one in some)
-        rows = {one: np.flatnonzero([one in runs[m] for m in microbatches.tolist()]) for one in schedules}
-        for cut in cuts:
-            division = e.division(changed_plan(deeps[0], stages=cut))  # of all: their groups are alike
-            passes = self._passes(at, division.first_groups)
-            for schedule, some in rows.items():
-                theirs = passes if len(some) == len(deeps) else passes.take(some)
-                bounds = busy_bound_s(schedule, stages, theirs, microbatches[some])
-                yield _Screened(bounds, deeps, some, schedule, cut)
-
-    def _passes(self, places: Integers, first_groups: Integers) -> ChunkPasses:
-        """Pass times of the shapes at some places, all cut before some groups (C,), (n, C)."""
-        every = np.array_equal(places, np.arange(len(self.shapes)))
-        rows = self._rows if every else self._rows[:, places]
-        summed = np.add.reduceat(rows, first_groups, axis=-1)
-        return ChunkPasses(summed[:3], summed[3:6], summed[6], self.estimator.framework)
-
-    @cached_property
-    def _division(self) -> Division:
-        return self.estimator.division(self.shapes[0])
-
-    @cached_property
-    def _blocks(self) -> Integers:
-        """First group of every block, and of what comes before the first."""
-        first = np.flatnonzero(self._division.body)
-        first[0] = 0
-        return first
-
-    @cached_property
-    def _rows(self) -> Floats:
-        """Rows of `GroupPasses` where no group runs again that need not, (7, N, G)."""
-        again = np.array([recomputed_groups(self._division, shape) for shape in self.shapes])
-        return GroupPasses(np.array([self.estimator.passes(shape) for shape in self.shapes])).running(again)

@@ -16,6 +16,7 @@ from phaze.cost.cost_model import CostModel
 from phaze.cost.fidelity import Fidelity
 from phaze.cost.kernels.fitted_constants import NO_OWN, OwnConstants
 from phaze.cost.optimizer_step import optimizer_s_per_parameter
+from phaze.cost.simt_chips import runs_kernels
 from phaze.errors import LEFT_OUT, OutOfTimeError
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.derived_figures import under_load
@@ -39,7 +40,7 @@ from phaze.parallel.training.gradient_sync import (
 from phaze.parallel.training.host_offload import Host, OffloadTraffic
 from phaze.parallel.training.iteration import Iteration, MemoryBreakdown, TimeBreakdown
 from phaze.parallel.training.iteration_energy import ChainEnergy, Drivers
-from phaze.parallel.training.layer_costs import LayerCosts, cost_ahead, layer_costs
+from phaze.parallel.training.layer_costs import CoreTimes, LayerCosts, cost_ahead, layer_costs
 from phaze.parallel.training.memory_footprint import (
     ChunkFootprint,
     GroupFootprint,
@@ -199,14 +200,14 @@ class Estimator:
         found = self._once(plan)
         return self._joined(found) if plan.joins_ends else found
 
-    def _once(self, plan: ParallelPlan) -> LayerCosts:
-        """Costs of the layers where tied parameters count at both ends."""
+    def _once(self, plan: ParallelPlan, *, least: bool = False) -> LayerCosts:
+        """Costs of the layers where tied parameters count at both ends; `least`: as of `least_passes`."""
         self._look_at_the_clock()
         selective = plan.recompute is Recompute.SELECTIVE
         spared = plan.kept | plan.offloaded
-        key = (plan.microbatch, plan.sharding, selective, spared)
+        key = (plan.microbatch, plan.sharding, selective, spared, least)
         if key not in self._kept:
-            self._kept[key] = self._layer_costs(plan)
+            self._kept[key] = self._layer_costs(plan, least=least)
         found: LayerCosts = self._kept[key]
         return found
 
@@ -226,18 +227,22 @@ class Estimator:
         found: LayerCosts = self._kept[key]
         return found
 
-    def _layer_costs(self, plan: ParallelPlan) -> LayerCosts:
+    def _layer_costs(self, plan: ParallelPlan, *, least: bool) -> LayerCosts:
         if self.among is not None:
             many, row = self.among
-            return many._once(plan).alone(row)
+            return many._once(plan, least=least).alone(row)
         chain, sharding = self.chain(plan), plan.sharding
         if sharding.replicated:
             ends = (sharding.divided, sharding.undivided)
-            divided, undivided = (self.layer_costs(replace(plan, sharding=one)) for one in ends)
+            divided, undivided = (self._once(replace(plan, sharding=one), least=least) for one in ends)
             return divided.mixed(undivided, chain)
-        spared = plan.kept | plan.offloaded
-        found = layer_costs(chain, self.costs, self.loaded, self.limits, spared, self.scheduled)
+        spared, limits = plan.kept | plan.offloaded, None if least else self.limits
+        found = layer_costs(chain, self.costs, self.loaded, limits, spared, self.scheduled, self._cores)
         return found.alone() if len(self.table) == 1 else found
+
+    @cached_property
+    def _cores(self) -> CoreTimes:
+        return CoreTimes(self.model, self.loaded)
 
     def _look_at_the_clock(self) -> None:
         if self.limits.left_s() <= 0:
@@ -245,12 +250,28 @@ class Estimator:
 
     def passes(self, plan: ParallelPlan) -> Floats:
         """Pass times of groups of layers, rows of `GroupPasses` (7, G), without exchanges of ZeRO."""
-        costs = self.layer_costs(plan)
+        return self._passes(self.layer_costs(plan), plan)
+
+    def least_passes(self, plan: ParallelPlan) -> Floats:
+        """At most `passes`, where `bounds_layers`: layers take what no schedule of them is shorter than."""
+        return self._passes(self._once(plan, least=True), plan)
+
+    def _passes(self, costs: LayerCosts, plan: ParallelPlan) -> Floats:
         key = "passes", id(costs), plan.grain
         if key not in self._kept:
             self._kept[key] = group_passes(costs, self.division(plan), self.framework)
         found: Floats = self._kept[key]
         return found
+
+    @property
+    def bounds_layers(self) -> bool:
+        """Whether bounds of layers cost less than their times, and iterations of shorter layers are never longer.
+
+        Layers of chips that run kernels need no schedule. Where devices wait for launches, shorter passes wait longer.
+        """
+        said = self.framework
+        launches = said.dispatch_s or said.dispatch_backward_s or said.microbatch_s
+        return not launches and not runs_kernels(self.table, self.rung).all()
 
     def foresee(self, plans: Sequence[ParallelPlan]) -> None:
         """Cost the operators of some plans together, which is faster than of one after the other.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -23,7 +23,7 @@ from phaze.parallel.training.operator_costs import (
     with_score_passes,
 )
 from phaze.scheduling.layers import LayerTimes, ScheduledLayers, TimedChain
-from phaze.scheduling.passes import SolveLimits
+from phaze.scheduling.passes import SolveLimits, TimedPass
 from phaze.workload.parallel_degrees import Parallel
 from phaze.workload.work import Layer, LayerChain, Pass, Unit
 
@@ -174,14 +174,16 @@ def layer_costs(
     chain: LayerChain,
     costs: OperatorCosts,
     table: ArchitectureTable,
-    limits: SolveLimits,
+    limits: SolveLimits | None,
     kept: Set[str] = frozenset(),
     scheduled: ScheduledLayers | None = None,
+    cores: CoreTimes | None = None,
 ) -> LayerCosts:
     """Cost a chain on the architectures of a table; `kept`: names of operators that full recompute spares.
 
     Where chips run kernels these follow one another; passes of others are scheduled on their cores, links aside,
-    unless that chain is `scheduled` already.
+    unless that chain is `scheduled` already. Without `limits` they are not: then they take what no schedule is shorter
+    than. `cores`: of this model and table, which know what other chains share.
     """
     model, serial = costs.model, costs.model.factors.simt_of >= 0
     chips = hbm_bandwidth_bytes_per_s(table), serial
@@ -193,7 +195,8 @@ def layer_costs(
         ]
         return _put_together(chain, figures)
     else:
-        times = _link_free_times(chain, model, table, limits, np.flatnonzero(~serial))
+        cores = cores or CoreTimes(model, table)
+        times = cores.least(chain) if limits is None else cores.exact(chain, limits)
     forward, backward = zip(*(_operators(layer, costs) for layer in chain.layers), strict=True)
     return layer_costs_of(chain, forward, backward, times, chips, costs.framework, kept)
 
@@ -275,15 +278,43 @@ def _figures(
     )
 
 
-def _link_free_times(
-    chain: LayerChain, model: CostModel, table: ArchitectureTable, limits: SolveLimits, rows: Rows
-) -> LayerTimes:
-    """Times of layers whose collectives take none, (A, U): of the architectures at some rows, 0 of the others."""
-    ideal, costs = without_links(model, table)
-    found = TimedChain(chain, costs, ideal).exact(rows, limits)[1]
-    forward, backward = np.zeros((2, len(table), len(chain.layers)))
-    forward[rows], backward[rows] = found.forward_s, found.backward_s
-    return LayerTimes(forward, backward)
+@dataclass(frozen=True)
+class CoreTimes:
+    """Times of layers on the cores of the architectures of a table, without collectives; 0 on those that run kernels.
+
+    Passes that chains share are costed and scheduled once.
+    """
+
+    model: CostModel
+    table: ArchitectureTable
+    _passes: dict[Pass, TimedPass] = field(default_factory=dict)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The architectures whose layers are scheduled."""
+        return np.flatnonzero(self.model.factors.simt_of < 0)
+
+    def exact(self, chain: LayerChain, limits: SolveLimits) -> LayerTimes:
+        """Times (A, U) of the best schedules."""
+        return self._in_place(chain, self._timed(chain).exact(self.rows, limits)[1])
+
+    def least(self, chain: LayerChain) -> LayerTimes:
+        """Times (A, U) that no schedule is shorter than, and none is made for."""
+        return self._in_place(chain, self._timed(chain).least(self.rows))
+
+    def _timed(self, chain: LayerChain) -> TimedChain:
+        ideal, costs = self._unlinked
+        return TimedChain(chain, costs, ideal, passes=self._passes)
+
+    @cached_property
+    def _unlinked(self) -> tuple[ArchitectureTable, CostModel]:
+        return without_links(self.model, self.table)
+
+    def _in_place(self, chain: LayerChain, times: LayerTimes) -> LayerTimes:
+        """Times of all architectures."""
+        forward, backward = np.zeros((2, len(self.table), len(chain.layers)))
+        forward[self.rows], backward[self.rows] = times.forward_s, times.backward_s
+        return LayerTimes(forward, backward)
 
 
 def without_links(model: CostModel, table: ArchitectureTable) -> tuple[ArchitectureTable, CostModel]:

@@ -94,6 +94,26 @@ def test_a_partner_that_dies_changes_no_answer(request_, asked, monkeypatch, aft
     assert len(pieces) > after
 
 
+@pytest.mark.parametrize("side", [False, True])
+def test_batches_whose_turn_never_came_change_no_answer(request_, asked, monkeypatch, side):
+    """Time runs out, or all of their points fall, after the partner was asked for them."""
+    expected, search = alone(request_, monkeypatch), exploration.Exploration.search
+
+    def asked_for_more(self):
+        outcome, dealt_ = search(self), self._dealt
+        numbers = self.candidates.all().numbers[:3]
+        for config in np.flatnonzero(dealt_.away)[:2].tolist():
+            piece = BatchPiece(numbers, config, np.zeros(len(numbers)))
+            dealt_._asked.append(piece)
+            dealt_.partner.ask(AheadPiece(piece))
+        return outcome
+
+    monkeypatch.setattr(exploration.Exploration, "search", asked_for_more)
+    monkeypatch.setattr(exploration, "dealt", lambda configs: dealt(configs) ^ side)
+    assert told(explore(request_)) == expected
+    assert asked["ToldPiece"] == 1
+
+
 def test_parts_of_a_block_are_the_block(request_):
     context = SearchContext(Candidates(request_.space, request_.budgets), request_.task, AXES)
     block, every = context.candidates.all(), range(len(context.evaluator.configs))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import count
 from math import inf
 
 import pytest
 
+from phaze.cost.simt_chips import runs_kernels
 from phaze.errors import LEFT_OUT, InfeasibleError
 from phaze.explore.answers.chip_comparison import CHIPS, chips_beside, comparisons, left_out, plan_beside
 from phaze.explore.answers.exploration import Exploration, distinct_kinds
@@ -76,17 +78,21 @@ def test_chips_that_are_worked_out_together_are_what_each_of_them_is_alone(reque
 
 
 def test_layers_of_all_chips_are_worked_out_at_once(request_, monkeypatch):
-    called = []
-    monkeypatch.setattr(
-        "phaze.parallel.training.iteration_estimate.layer_costs",
-        lambda *given: called.append(len(given[2])) or layer_costs(*given),
-    )
+    """Of those that run kernels each chain once; those of others are bounded, and few of them scheduled."""
+    called = Counter()
+
+    def counted(chain, costs, table, limits, *given):
+        called[bool(runs_kernels(table, request_.task.rung).all()), len(table), limits is None] += 1
+        return layer_costs(chain, costs, table, limits, *given)
+
+    monkeypatch.setattr("phaze.parallel.training.iteration_estimate.layer_costs", counted)
     chains = {
         setting.chain for setting in Evaluator(request_.task, to_table([load_architecture("h100")])).configs
     }
     list(chips_beside(request_, DesignBuilder(request_.task)))
-    assert called == [len(CHIPS)] * len(called)
-    assert 0 < len(called) <= len(chains)
+    assert set(called) == {(True, 2, False), (False, 2, True), (False, 2, False)}
+    assert max(called.values()) <= len(chains)
+    assert 0 < called[False, 2, False] < called[False, 2, True]
 
 
 def test_time_that_runs_out_ends_the_search_for_plans_of_a_chip(request_):

@@ -14,7 +14,7 @@ from phaze.parallel.plan_batches.memory_fit import FootprintBatch, PlanFootprint
 from phaze.parallel.plan_batches.plan_batch import batch_bounds_s
 from phaze.parallel.plan_search.best_first_search import best_plans
 from phaze.parallel.plan_search.fitted_pipelines import MemoryTally, PipelineFits
-from phaze.parallel.plan_search.plan_lower_bounds import screened_plans
+from phaze.parallel.plan_search.screened_plans import screened_plans
 from phaze.parallel.plan_space import PlanSpace
 
 SPACE = PlanSpace(microbatches=(1, 2), tensor=(1, 2), sequence=(True,), chunks=(1, 2), grains=tuple(Grain))

@@ -13,7 +13,7 @@ from phaze.parallel.pipelines.chunk_times import even_chunks
 from phaze.parallel.pipelines.pipeline_schedule import TRAINING
 from phaze.parallel.pipelines.pipeline_simulation import pipeline_s, pipelines_s
 from phaze.parallel.plan_batches.plan_batch import batch_iterations
-from phaze.parallel.plan_search.plan_lower_bounds import screened_plans
+from phaze.parallel.plan_search.screened_plans import screened_plans
 from phaze.parallel.plan_space import PlanSpace
 from phaze.workload.parallel_degrees import Shardable, Sharding
 

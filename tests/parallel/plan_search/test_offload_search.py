@@ -16,7 +16,8 @@ from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.parallel.plan_batches.memory_fit import fits
 from phaze.parallel.plan_batches.plan_batch import IterationBatch, batch_iterations
 from phaze.parallel.plan_search.best_first_search import best_plans, leanest
-from phaze.parallel.plan_search.plan_lower_bounds import rest_s, screened_plans
+from phaze.parallel.plan_search.plan_lower_bounds import rest_s
+from phaze.parallel.plan_search.screened_plans import screened_plans
 from phaze.parallel.plan_space import PlanSpace
 
 ALL = tuple(frozenset(some) for n in range(4) for some in combinations(Offload, n))

@@ -14,8 +14,10 @@ from phaze.parallel.pipelines.pipeline_schedule import TRAINING, Schedule
 from phaze.parallel.plan_batches.memory_fit import fits
 from phaze.parallel.plan_batches.plan_batch import IterationBatch
 from phaze.parallel.plan_search.best_first_search import best_plans
-from phaze.parallel.plan_search.plan_lower_bounds import ScreenedPlans, rest_key, rest_s, screened_plans
+from phaze.parallel.plan_search.plan_lower_bounds import rest_key, rest_s
+from phaze.parallel.plan_search.screened_plans import ScreenedPlans, screened_plans
 from phaze.parallel.plan_space import PlanSpace
+from phaze.parallel.training.iteration_estimate import Estimator
 
 SPACE = PlanSpace(microbatches=(1,), tensor=(1, 2), sequence=(False,), chunks=(1, 2))
 
@@ -100,3 +102,35 @@ def test_fewest_blocks_are_those_that_bytes_ask_for():
                 assert changed[device].total_bytes > capacity
                 tried += 1
     assert tried > 10
+
+
+@pytest.mark.parametrize("said", [{}, HIDES], ids=["exposed", "hides"])
+@pytest.mark.parametrize("tight", [inf, 0.6])
+def test_layers_are_scheduled_for_plans_that_may_be_best(said, tight, monkeypatch):
+    """Others are bounded by what layers take at least; the answer is that of a search that schedules all."""
+    space = replace(SPACE, microbatches=(1, 2, 4), sequence=(False, True))
+
+    def fresh():
+        return estimator(8, 16, "tpuv4", framework(**said), workload=small_gpt(8))
+
+    e = fresh()
+    screened = screened_plans(e, space)
+    exact = screened.exactly(range(len(screened.bounds_s)))
+    both = list(zip(screened, exact, strict=True))
+    assert all(low.rough and low.plan == high.plan and low.bound_s <= high.bound_s for low, high in both)
+    assert any(low.bound_s < high.bound_s for low, high in both)
+    capacity = tight if tight == inf else tight * best_plans(e, space, inf).best[0].iteration.memory_bytes
+    lazy = best_plans(fresh(), space, capacity, top=3)
+    monkeypatch.setattr(Estimator, "bounds_layers", False)
+    known = screened_plans(fresh(), space)
+    assert not known.rough
+    assert [some.bound_s for some in known] == pytest.approx([some.bound_s for some in exact], rel=1e-12)
+    eager = best_plans(fresh(), space, capacity, top=3)
+    assert lazy.best == eager.best and lazy.account.evaluated == eager.account.evaluated
+    assert lazy.account.total == eager.account.total
+
+
+def test_devices_that_wait_for_launches_have_all_layers_scheduled():
+    assert estimator(chip="tpuv4").bounds_layers
+    assert not estimator(chip="tpuv4", software=framework(**LAUNCHES)).bounds_layers
+    assert not estimator(chip="h100").bounds_layers
