@@ -125,7 +125,7 @@ class CommonPoints:
             alive = alive[self._matters(block, alive, hoped[:, alive], relevance)]
             needed = self._needed(w, known[alive], hoped[:, alive])
             if effort is None:
-                one.tighten(alive, needed)
+                one.tighten(alive, needed, SolveLimits(self.clock.left))
             else:
                 one.settle(alive, needed, effort)
         return self._looked(block, each)

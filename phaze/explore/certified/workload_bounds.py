@@ -12,6 +12,7 @@ from phaze.explore.evaluation.evaluator import Evaluator, PointBounds
 from phaze.explore.evaluation.flops_utilisation import fastest_flops_per_s
 from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.scheduling.effort import Patience
 from phaze.scheduling.passes import SolveLimits
 from phaze.tolerances import BOUND_ROUNDING
 
@@ -135,8 +136,8 @@ class BoundedArchitectures:
     def _lower_s(self) -> Floats:
         return self.bounds._lower_s[:, self.places]
 
-    def tighten(self, at: Rows, needed: Floats) -> None:
-        """Schedule bounds and exact partitions of the most promising point of each of some.
+    def tighten(self, at: Rows, needed: Floats, limits: SolveLimits) -> None:
+        """Schedule bounds and exact partitions of the most promising point of each of some, as far as limits allow.
 
         Architectures whose most promising point cannot reach `needed` (A,) samples/s are left alone.
         """
@@ -145,12 +146,15 @@ class BoundedArchitectures:
         first = lower_s.argmin(axis=0)
         waiting = (lower_s.min(axis=0) < give_up_s) & ~self.bounds._placed[first, places]
         for k in np.unique(first[waiting]).tolist():
+            if limits.over:
+                return
             mine = np.flatnonzero(waiting & (first == k))
-            self._tighten(k, at[mine], give_up_s[mine])
+            self._tighten(k, at[mine], give_up_s[mine], limits)
 
-    def _tighten(self, k: int, at: Rows, give_up_s: Floats) -> None:
+    def _tighten(self, k: int, at: Rows, give_up_s: Floats, limits: SolveLimits) -> None:
         """The same of some points of one config."""
-        found, places = self.evaluator.bounds(self.evaluator.configs[k], at, give_up_s), self.places[at]
+        config, places = self.evaluator.configs[k], self.places[at]
+        found = self.evaluator.bounds(config, at, give_up_s, Patience(limits, limits))
         self.bounds._placed[k, places] = True
         self.bounds._tried[k, places] |= found.lower_s == found.upper_s  # exact, or not to be reached
         self._take_over(k, places, found)
@@ -158,6 +162,7 @@ class BoundedArchitectures:
     def settle(self, at: Rows, needed: Floats, effort: SolveLimits) -> None:
         """Exact schedules in the order of what points promise, until none can be better or reach `needed`.
 
+        Or until the time of the effort is over: what is known then is true, if not all there is to know.
         Points are tightened before: most of them fall without a proven schedule of every pass.
         """
         places = self.places[at]
@@ -165,7 +170,7 @@ class BoundedArchitectures:
             limit = np.minimum(self._seconds(needed), self.bounds._reached_s[places] * (1 + BOUND_ROUNDING))
             lower_s = self.bounds._lower_s[:, places]
             open_ = (lower_s < limit) & ~self.bounds._tried[:, places]
-            if not open_.any():
+            if not open_.any() or effort.over:
                 return
             first = np.where(open_, lower_s, np.inf).argmin(axis=0)
             waiting = open_.any(axis=0)
@@ -173,7 +178,7 @@ class BoundedArchitectures:
             mine = np.flatnonzero(waiting & (first == k))
             fresh = mine[~self.bounds._placed[k, places[mine]]]
             if len(fresh):
-                self._tighten(k, at[fresh], limit[fresh])
+                self._tighten(k, at[fresh], limit[fresh], SolveLimits(effort.left_s))
                 continue
             found = self.evaluator.exact(self.evaluator.configs[k], at[mine], limit[mine], effort)
             self.bounds._tried[k, places[mine]] = True

@@ -102,8 +102,8 @@ def test_only_what_tight_bounds_leave_open_is_scheduled_exactly(tasks, truth, mo
     block, _ = truth
     open_, exact, tighten, settle = set(), [], Evaluator.bounds, Evaluator.exact
 
-    def tightening(self, config, rows, give_up_s):
-        found = tighten(self, config, rows, give_up_s)
+    def tightening(self, config, rows, give_up_s, patience):
+        found = tighten(self, config, rows, give_up_s, patience)
         open_.update((config, row) for row in rows[found.lower_s < found.upper_s].tolist())
         return found
 
@@ -120,6 +120,25 @@ def test_only_what_tight_bounds_leave_open_is_scheduled_exactly(tasks, truth, mo
     assert one.exact.all()
     assert set(exact) <= open_
     assert len(exact) < len(evaluator.configs) * len(block)
+
+
+def test_points_of_a_workload_are_settled_as_far_as_time_goes(tasks, truth, monkeypatch):
+    """What is known then are true bounds."""
+    block, throughput = truth
+    evaluator, every, asked = Evaluator(tasks[0], block.table), np.arange(len(block)), []
+    bounds, left = Evaluator.bounds, [3]
+
+    def counted(self, *given):
+        asked.append(given)
+        left[0] -= 1
+        return bounds(self, *given)
+
+    monkeypatch.setattr(Evaluator, "bounds", counted)
+    one = WorkloadBounds(evaluator).on(block.numbers, block.table)
+    one.settle(every, np.zeros(len(block)), SolveLimits(lambda: float(left[0])))
+    assert len(asked) == 3 and not one.exact.all()
+    assert (one.reached <= throughput[0] * (1 + 1e-9)).all()
+    assert (one.hoped >= throughput[0] * (1 - 1e-9)).all()
 
 
 @pytest.mark.parametrize("combine", Combine)
