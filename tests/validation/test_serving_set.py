@@ -113,6 +113,22 @@ def test_degrees_that_were_multiplied(judge):
         assert squared == once
 
 
+def test_data_parallel_devices_that_were_counted_as_groups(judge):
+    """Sixteen devices on a board of eight: four that share experts, as the same run with its own degrees."""
+    told = {
+        "model_family": "minimax-m2.5",
+        "system": "b300_sxm",
+        "engine": "vllm",
+        "gemm_quant": "fp8",
+        "concurrency": 32,
+    }
+    squared = told | {"tp_size": 4, "attention_dp_size": 4, "moe_tp_size": 1, "moe_ep_size": 16}
+    plain = told | {"tp_size": 1, "attention_dp_size": 4, "moe_tp_size": 1, "moe_ep_size": 4}
+    judged = judge(squared, plain)
+    one, other = judged.predicted["calibrated"]
+    assert one == other
+
+
 def test_clients_beyond_memory_wait_for_a_place(judge):
     """70 GB of weights on one H200: at 8,192 tokens some twenty sequences fit, however many clients ask."""
     rows = [{"tp_size": 1, "gpus_likely": 1, "isl": 8192, "osl": 64, "concurrency": n} for n in (4, 200, 400)]

@@ -222,6 +222,11 @@ def _shape(pool: str, words: Mapping[str, str], numbers: Mapping[str, float]) ->
     if multiplied:  # of the two the one that is above 1 stands for the devices squared
         devices = numbers["gpus_likely"]
         width, shared = (width, devices) if shared > 1 else (devices, shared)
+    if not (pool or multiplied) and width == shared and width * shared > _BOARD and "sxm" in words["system"]:
+        width = (
+            1.0  # more devices than a board has: each of the data-parallel ones was counted as a tensor group
+        )
+        inside, dealt = 1.0, shared
     clients = numbers["decode_batch_size"] if pool else numbers["concurrency"] / shared
     if not pool and "batch_not_concurrency_over_dp" in flags:  # clients of several instances
         clients = numbers["batch_size"]
