@@ -292,13 +292,29 @@ def text(rows: Sequence[Row]) -> str:
     unequal = [
         (r["case"], f"{r['flops']:.6g}", f"{r['torch_flops']:.6g}") for r in rows if r.get("equal") is False
     ]
-    measured = f"Measured here: {len(rows)} of the {len(corpus())} models that the corpus names.\n"
+    measured = f"Measured here: {len(rows)} of the {len(corpus())} models that the corpus names. {_by_nature(rows)}\n"
     parts = ["# Models imported from four libraries\n", _INTRODUCTION, measured, table(headers, lines)]
     if others:
         parts += ["\n## What does not come in\n", _left(("model", "", "what is said"), others)]
     if unequal:
         parts += ["\n## FLOPs that differ\n", table(("model", "ours", "PyTorch"), unequal), _REASONS]
     return "\n".join(parts) + "\n"
+
+
+_NATURE = ("on the content of tensors", "every sample against every other")
+"""What is said of models that are no fixed graph of one sample."""
+
+
+def _by_nature(rows: Sequence[Row]) -> str:
+    """How many are no fixed graph, and which share of the others comes in."""
+    never = sum(any(part in row.get("reason", "") for part in _NATURE) for row in rows)
+    inside = sum(row["status"] == "imported" for row in rows)
+    if never == len(rows):
+        return ""
+    return (
+        f"{never} of them are no fixed graph of one sample (what they compute depends on the content of tensors, or on "
+        f"the other samples); of the other {len(rows) - never}, {100 * inside / (len(rows) - never):.1f} % come in."
+    )
 
 
 def _left(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -323,8 +339,11 @@ def _counts(name: str, rows: Sequence[Row]) -> tuple[str, ...]:
 
 _REASONS = """
 Where it was looked into: PyTorch also runs what nothing reads (the last encoder of canine, 2.42e12; a pooler beside a
-head for words, 2 x 2 x 768 x 768: big_bird, fnet, layoutlm, squeezebert); rows of an expert are rounded up
-(qwen2_moe: 1,024 rows for 60 experts); linear attention of qwen3_next is counted in its own chunks.
+head for words, 2 x 2 x 768 x 768: big_bird, fnet, layoutlm, luke, squeezebert; an auxiliary head that only a loss
+reads: dpt, upernet; a pooling head: siglip); rows of an expert are rounded up (qwen2_moe: 1,024 rows for 60 experts);
+linear attention of qwen3_next is counted in its own chunks, and PyTorch pads 128 tokens of mamba2 to its chunk of 256;
+PyTorch counts nothing inside `cdist` (VQModel: 2 x 2,048 x 256 x 3), nor a product over one element (masks of
+longformer and led: 4 x 2 x 2 x 512 x 512).
 """
 
 _INTRODUCTION = """\
