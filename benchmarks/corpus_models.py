@@ -84,8 +84,11 @@ def _torchvision(name: str) -> Example:
     )
     more |= {"weights_backbone": None} if "deeplab" in name or "lraspp" in name else {}
     more |= {"init_weights": False} if name in {"googlenet", "inception_v3"} else {}
-    with torch.device("meta"):
-        module = models.get_model(name, weights=None, **more)
+    try:
+        with torch.device("meta"):
+            module = models.get_model(name, weights=None, **more)
+    except NotImplementedError:  # widths are read from tensors (RegNet)
+        module = models.get_model(name, weights=None, **more).to("meta")
     if "rcnn" in name or "retina" in name or "ssd" in name:
         return Example(module.eval(), (_zeros(1, 3, 320, 320),))  # in training they want boxes to learn from
     module.train()
