@@ -30,6 +30,16 @@ def test_a_run_directory_gives_its_winner(run):
     assert find_architecture(str(run)).fields == load_architecture("tpuv4").fields
 
 
+def test_a_folder_of_other_things_named_like_a_chip_does_not_hide_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("tpuv4", "others"):
+        (tmp_path / name).mkdir()
+    assert find_architecture("tpuv4").name == "tpuv4"
+    for named in ("others", "./tpuv4", str(tmp_path / "tpuv4")):
+        with pytest.raises(InputError, match="no run at"):
+            find_architecture(named)
+
+
 def test_any_design_of_a_run_by_its_id(run):
     found = find_architecture(f"{run}:b")
     assert (found.name, found.value("tensor_cores"), found.value("hbm_generation")) == ("b", 4, "HBM3")
