@@ -87,36 +87,41 @@ def new(
     typer.echo(f"{path}: change it, then look at it with dse networks cost {path}")
 
 
+Network = Annotated[
+    str, typer.Argument(help="Name or path.", metavar="[NETWORK]", autocompletion=known.networks)
+]
+Collective = Annotated[
+    str,
+    typer.Option(
+        help="all_reduce, reduce_scatter, all_gather, all_to_all or send_recv.",
+        autocompletion=known.one_of("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "send_recv"),
+    ),
+]
+Devices = Annotated[int, typer.Option(min=2, help="Devices of the group, neighbours.")]
+Sizes = Annotated[str, typer.Option(help="Buffers of one device as nccl-tests counts them, SIZE,SIZE,...")]
+Arch = Annotated[
+    str | None,
+    typer.Option(
+        help="Chip whose links a network without bandwidth of its own takes.", autocompletion=known.archs
+    ),
+]
+Constants = Annotated[
+    str | None,
+    typer.Option(
+        help="Fitted constants for tiers that have none: generic, or a family such as ampere or hopper."
+    ),
+]
+"""What `cost` and `choose` are both asked."""
+
+
 @app.command()
 def cost(
-    network: Annotated[
-        str, typer.Argument(help="Name or path.", metavar="[NETWORK]", autocompletion=known.networks)
-    ] = "default",
-    collective: Annotated[
-        str,
-        typer.Option(
-            help="all_reduce, reduce_scatter, all_gather, all_to_all or send_recv.",
-            autocompletion=known.one_of(
-                "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "send_recv"
-            ),
-        ),
-    ] = "all_reduce",
-    devices: Annotated[int, typer.Option(min=2, help="Devices of the group, neighbours.")] = 8,
-    sizes: Annotated[
-        str, typer.Option(help="Buffers of one device as nccl-tests counts them, SIZE,SIZE,...")
-    ] = _SIZES,
-    arch: Annotated[
-        str | None,
-        typer.Option(
-            help="Chip whose links a network without bandwidth of its own takes.", autocompletion=known.archs
-        ),
-    ] = None,
-    constants: Annotated[
-        str | None,
-        typer.Option(
-            help="Fitted constants for tiers that have none: generic, or a family such as ampere or hopper."
-        ),
-    ] = None,
+    network: Network = "default",
+    collective: Collective = "all_reduce",
+    devices: Devices = 8,
+    sizes: Sizes = _SIZES,
+    arch: Arch = None,
+    constants: Constants = None,
     json: opt.Json = False,
 ) -> None:
     """Print time, bus bandwidth and algorithm of a collective per size.
@@ -142,34 +147,12 @@ def cost(
 
 @app.command()
 def choose(
-    network: Annotated[
-        str, typer.Argument(help="Name or path.", metavar="[NETWORK]", autocompletion=known.networks)
-    ] = "default",
-    collective: Annotated[
-        str,
-        typer.Option(
-            help="all_reduce, reduce_scatter, all_gather, all_to_all or send_recv.",
-            autocompletion=known.one_of(
-                "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "send_recv"
-            ),
-        ),
-    ] = "all_reduce",
-    devices: Annotated[int, typer.Option(min=2, help="Devices of the group, neighbours.")] = 8,
-    sizes: Annotated[
-        str, typer.Option(help="Buffers of one device as nccl-tests counts them, SIZE,SIZE,...")
-    ] = _SIZES,
-    arch: Annotated[
-        str | None,
-        typer.Option(
-            help="Chip whose links a network without bandwidth of its own takes.", autocompletion=known.archs
-        ),
-    ] = None,
-    constants: Annotated[
-        str | None,
-        typer.Option(
-            help="Fitted constants for tiers that have none: generic, or a family such as ampere or hopper."
-        ),
-    ] = None,
+    network: Network = "default",
+    collective: Collective = "all_reduce",
+    devices: Devices = 8,
+    sizes: Sizes = _SIZES,
+    arch: Arch = None,
+    constants: Constants = None,
     json: opt.Json = False,
 ) -> None:
     """Print the best named algorithm of a collective per size, and the best in stages made for the network.
