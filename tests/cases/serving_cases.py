@@ -48,7 +48,9 @@ def space(source, *, devices=4, chip="h100", traffic=None, targets=None, batch=3
 def aimed(made, targets=None, **options):
     """The space with other targets and options; the costs of its replicas are kept."""
     other = replace(made, targets=targets or Targets(), options=replace(made.options, **options))
-    shared = {name: getattr(made, name) for name in ("served", "chip", "links", "replicas")}
+    shared = {
+        name: getattr(made, name) for name in ("served", "chip", "links", "grids", "shapes", "replicas")
+    }
     other.__dict__.update(shared)
     return other
 

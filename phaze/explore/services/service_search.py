@@ -28,9 +28,9 @@ from phaze.hardware.derived_figures import (
     narrow_speed,
     sustained_flops_per_s,
 )
+from phaze.parallel.serving.bounds.least_passes import GridSums
+from phaze.parallel.serving.bounds.service_bounds import ServiceBounds, Way
 from phaze.parallel.serving.chip_costs import Chips, without_attention
-from phaze.parallel.serving.least_passes import GridSums
-from phaze.parallel.serving.service_bounds import ServiceBounds, Way
 from phaze.parallel.serving.serving_search import best_of
 from phaze.tolerances import BOUND_ROUNDING
 

@@ -118,9 +118,14 @@ class LayerGrid:
         return not indexed and self.cache_bytes[1].sum() < _SAVING * half.cache_bytes[1].sum()
 
     @property
+    def _in_prompts(self) -> Sharding:
+        """How heads are divided in attention of prompts, which is costed once however experts are dealt."""
+        return Sharding(self.width)
+
+    @property
     def _in_attention(self) -> Sharding:
         """How heads and caches are divided in decoding attention."""
-        return replace(self.sharding, tensor=self.width // self.context_parallel)
+        return Sharding(self.width // self.context_parallel)
 
     def _held(self, context: int) -> int:
         """Earlier tokens that a device holds of so many, so that all hold them and the next one."""
@@ -129,7 +134,7 @@ class LayerGrid:
     @cached_property
     def base(self) -> LayerChain:
         """The chain that decodes one sequence. InputError for a model whose attention is not flash attention."""
-        chain = self._decode(1, self.traffic.prompt_tokens)
+        chain = self.token_chain(1)
         if not any(is_attention(w) for layer in chain.layers for w in layer.forward.works):
             raise InputError(f"{self.served.source}: no attention with a key-value cache to serve from")
         return chain
@@ -220,7 +225,7 @@ class LayerGrid:
     def piece_chains(self, size: int, prompts: int = 1) -> list[LayerChain]:
         """The model on a piece of some prompts, after none and after the most earlier tokens."""
         return [
-            self.served.prefill(size, before).chain(prompts, self.sharding) for before in self._ends(size)
+            self.served.prefill(size, before).chain(prompts, self._in_prompts) for before in self._ends(size)
         ]
 
     def _ends(self, size: int) -> list[int]:
@@ -242,7 +247,7 @@ class LayerGrid:
     def prompt_chains(self) -> list[LayerChain]:
         """The model on as many whole prompts as `prompt_points`."""
         prefill = self.served.prefill(self.traffic.fresh_tokens, self.traffic.cached_tokens)
-        return [prefill.chain(prompts, self.sharding) for prompts in self.prompt_points]
+        return [prefill.chain(prompts, self._in_prompts) for prompts in self.prompt_points]
 
     @cached_property
     def kernels(self) -> Floats:
@@ -356,10 +361,11 @@ class LayerGrid:
     @cached_property
     def token_chains(self) -> list[LayerChain]:
         """The model on every number of tokens of `token_points`."""
-        return _ends_first(self.token_points, lambda n: self._decode(n, self.traffic.prompt_tokens))
+        return _ends_first(self.token_points, self.token_chain)
 
-    def _decode(self, batch: int, context: int) -> LayerChain:
-        return self.served.decode(context).chain(batch, self.sharding)
+    def token_chain(self, tokens: int) -> LayerChain:
+        """The model on some tokens, each of a sequence of its own."""
+        return self.served.decode(self.traffic.prompt_tokens).chain(tokens, self.sharding)
 
     def _attentions_of(
         self, lines: Sequence[Sequence[LayerChain]], part: Callable[[Pass], Pass] = only_attention
@@ -374,7 +380,9 @@ class LayerGrid:
 
     def chunk_chains(self, chunk: int) -> list[LayerChain]:
         """The model on a chunk of a prompt, after the least and the most earlier tokens."""
-        return [self.served.prefill(chunk, before).chain(1, self.sharding) for before in self.befores(chunk)]
+        return [
+            self.served.prefill(chunk, before).chain(1, self._in_prompts) for before in self.befores(chunk)
+        ]
 
     def _line(self, points: list[int], costs: list[ChainCosts]) -> Line:
         values = np.array([np.stack([c.seconds, c.joules], axis=-1) for c in costs])

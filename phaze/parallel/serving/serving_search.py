@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-
-import numpy as np
+from collections.abc import Iterator
 
 from phaze.cost.pass_energy import full_load_w, static_w
-from phaze.errors import InfeasibleError, Shortfall
 from phaze.hardware.architecture import Architecture
 from phaze.hardware.cluster_network import Network
 from phaze.hardware.derived_figures import narrow_speed, peak_flops_per_s
 from phaze.parallel.serving.disaggregated_pools import decode_offers, pairs, prefill_offers
 from phaze.parallel.serving.model_replica import Replica
-from phaze.parallel.serving.replica_offers import (
-    Offers,
-    PoolChoice,
-    ServingChoice,
-    closed_offers,
-    loaded_offers,
-    saturated_offers,
-    together,
-)
+from phaze.parallel.serving.one_pool import offered
+from phaze.parallel.serving.replica_offers import Offers, PoolChoice, ServingChoice
 from phaze.parallel.serving.serving_checker import check_serving_plan
-from phaze.parallel.serving.serving_plan import Binding, Policy, Pool, Role, ServingPlan
+from phaze.parallel.serving.serving_plan import Policy, Pool, Role, ServingPlan
+from phaze.parallel.serving.serving_refusal import refusal
 from phaze.parallel.serving.serving_requests import ServingOptions, Targets, Traffic
 from phaze.parallel.serving.serving_space import ServingSpace
-from phaze.parallel.serving.steady_state import Cycle
+from phaze.parallel.serving.way_search import WaySearch, bounds_know
 
 
 def serving_plan(choice: ServingChoice, space: ServingSpace) -> ServingPlan:
@@ -106,63 +97,6 @@ def _mfu(part: PoolChoice, prefill_s: float, space: ServingSpace) -> float:
     )
 
 
-def refusal(space: ServingSpace, seen: Sequence[Offers]) -> InfeasibleError:
-    """The error that tells what falls short, from all offers that were made."""
-    what = f"{space.workload} cannot be served on {space.devices} x {space.architecture.name}"
-    if not seen:
-        return InfeasibleError(f"{what}: no replica can be formed")
-    needed = min(float(offers.memory.total_bytes.min()) for offers in seen)
-    if needed > space.limits.memory_bytes:
-        short = Shortfall(
-            "memory of a device",
-            space.limits.memory_bytes,
-            needed,
-            "bytes",
-            ("more devices per replica (--devices)", "an architecture with more memory", "shorter requests"),
-        )
-        return InfeasibleError(f"{what}: it does not fit in memory", (short,))
-    shortfalls = tuple(_latencies(space, seen))
-    if shortfalls:
-        return InfeasibleError(f"{what} within the latency targets", shortfalls)
-    return InfeasibleError(f"{what}{_asked(space)} within all limits at once; {_advice(space)}")
-
-
-def _asked(space: ServingSpace) -> str:
-    rate = space.traffic.rate_per_s
-    return "" if rate is None else f" at {rate:g} requests/s"
-
-
-def _advice(space: ServingSpace) -> str:
-    levers = ["relax a target", "add devices"]
-    if space.options.disaggregate:
-        levers.append("allow one pool for prefill and decode")
-    if space.traffic.rate_per_s is not None:
-        levers.append("ask without a rate how much can be served")
-    return ", or ".join(levers)
-
-
-def _latencies(space: ServingSpace, seen: Sequence[Offers]) -> Iterable[Shortfall]:
-    targets = space.limits.targets
-    for limit, figure, target, levers in (
-        (
-            Binding.TTFT,
-            "ttft_s",
-            targets.ttft_s,
-            ("a shorter prompt", "a faster architecture", "more devices"),
-        ),
-        (Binding.TPOT, "tpot_s", targets.tpot_s, ("more memory bandwidth", "faster links", "more devices")),
-    ):
-        least = min(_least(offers, figure) for offers in seen if limit in offers.broken)
-        if least > target:
-            yield Shortfall(limit.value, target, least, "s", levers)
-
-
-def _least(offers: Offers, figure: str) -> float:
-    """Smallest latency of the offers that fit in memory; nothing where no prompt or no token is made."""
-    values = np.where(offers.broken[Binding.MEMORY], np.inf, getattr(offers, figure))
-    return float(np.min(values, where=values > 0, initial=np.inf))
-
-
 def best_serving_plan(
     workload: str,
     architecture: Architecture,
@@ -193,10 +127,12 @@ def best_serving_plan(
 
 def best_of(space: ServingSpace) -> ServingPlan:
     """The best plan of a space. Raises as `best_serving_plan`."""
-    seen: list[Offers] = []
-    found = min(choices(space, seen), key=lambda choice: choice.rank, default=None)
+    found = WaySearch(space).run() if bounds_know(space) else None
     if found is None:
-        raise refusal(space, seen)
+        seen: list[Offers] = []
+        found = min(choices(space, seen), key=lambda choice: choice.rank, default=None)
+        if found is None:
+            raise refusal(space, seen)
     plan = serving_plan(found, space)
     check_serving_plan(plan, space.traffic, space.limits)
     return plan
@@ -205,30 +141,13 @@ def best_of(space: ServingSpace) -> ServingPlan:
 def choices(space: ServingSpace, seen: list[Offers]) -> Iterator[ServingChoice]:
     """The best plan of every replica shape and policy that has one; all offers are added to `seen`."""
     if space.options.disaggregate is not True:
-        yield from _together(space, seen)
+        for replica in space.decoding_replicas:
+            for chunk in space.pass_sizes:
+                offers, choice = offered(space, replica, chunk)
+                seen.append(offers)
+                if choice is not None:
+                    yield choice
     if space.apart:
         prefill, decode = prefill_offers(space), decode_offers(space)
         seen += [offers for _, offers in (*prefill, *decode)]
         yield from pairs(space, prefill, decode)
-
-
-def _together(space: ServingSpace, seen: list[Offers]) -> Iterator[ServingChoice]:
-    for replica in space.decoding_replicas:
-        for chunk, cycle in space.cycles(replica):
-            offers = made_offers(space, cycle)
-            seen.append(offers)
-            policy = Policy.PREFILL_FIRST if chunk is None else Policy.CHUNKED
-            tokens = chunk or space.traffic.longest_fresh
-            choice = together(policy, replica, offers, tokens, space.traffic.rate_per_s)
-            if choice is not None:
-                yield choice
-
-
-def made_offers(space: ServingSpace, cycle: Cycle) -> Offers:
-    """Offers of replicas that do both prefill and decode, under the load of the space."""
-    load, most = space.traffic, cycle.replica.most(space.devices)
-    if load.rate_per_s is not None:
-        return loaded_offers(cycle, most, load.rate_per_s, space.limits)
-    if load.clients is not None:
-        return closed_offers(cycle, most, load.clients, space.limits)
-    return saturated_offers(cycle, most, space.limits)

@@ -125,19 +125,23 @@ class ServingSpace:
         return self.known_model or Served(self.workload, o.kv_cache, o.kv_cache_format, o.recipe)
 
     @cached_property
-    def replicas(self) -> tuple[Replica, ...]:
-        """Every shape of a replica whose devices have room for its weights; where none has, the one nearest to it."""
+    def shapes(self) -> tuple[Replica, ...]:
+        """Every shape of a replica, whether or not its weights fit."""
         host, guessed = (self.options.dispatch_s, self.options.engine.overheads), self.options.speculation
-        shapes = [
+        return tuple(
             Replica(grid, self.links, stages, *host, guessed, self._draft(grid.width, stages))
             for grid in self.grids
             for stages in self.depths(grid)
-        ]
+        )
+
+    @cached_property
+    def replicas(self) -> tuple[Replica, ...]:
+        """Those of `shapes` whose devices have room for their weights; where none has, the one nearest to it."""
         room = self.limits.memory_bytes
         # Where stages as even as can be would not fit, none need be cut (which takes costs).
-        spacious = [r for r in shapes if r.grid.weight_bytes.sum() < room * r.stages]
+        spacious = [r for r in self.shapes if r.grid.weight_bytes.sum() < room * r.stages]
         fitting = [r for r in spacious if r.per_stage(r.grid.weight_bytes).max() < room]
-        return tuple(fitting) or (min(shapes, key=lambda r: r.grid.weight_bytes.sum() / r.stages),)
+        return tuple(fitting) or (min(self.shapes, key=lambda r: r.grid.weight_bytes.sum() / r.stages),)
 
     @cached_property
     def grids(self) -> tuple[LayerGrid, ...]:
@@ -207,16 +211,11 @@ class ServingSpace:
         return tuple(size for size in parts if size == prompt or size >= LEAST_CHUNK)
 
     def replica(self, width: int, stages: int, together: int = 1, parts: int = 1) -> Replica:
-        """The shape of some degrees. StopIteration where it is none of `replicas`."""
+        """The shape of some degrees. StopIteration where it is none of `shapes`."""
         asked = width, stages, together, parts
         return next(
-            r for r in self.replicas if (r.grid.width, r.stages, r.together, r.grid.context_parallel) == asked
+            r for r in self.shapes if (r.grid.width, r.stages, r.together, r.grid.context_parallel) == asked
         )
-
-    def cycles(self, replica: Replica) -> Iterator[tuple[int | None, Cycle]]:
-        """Prefill first (None) and every chunk size beside decode, as far as they are asked for."""
-        for size in self.pass_sizes:
-            yield size, self.cycle(replica, size)
 
     @property
     def pass_sizes(self) -> tuple[int | None, ...]:

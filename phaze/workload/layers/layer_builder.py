@@ -101,6 +101,8 @@ def _saved(segment: Segment, local: _Local) -> tuple[frozenset[str], float]:
     Tensors that share memory count once, and of one that is kept in part, the part. An output that a
     later layer keeps too is counted there.
     """
+    if not local.kept.sizes:
+        return frozenset(), 0.0
     pieces = storage(forward_steps(local.operators, local.ctx))
     sizes: dict[str, float] = {}
     for tensor, size in local.kept.sizes.items():

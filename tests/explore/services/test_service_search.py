@@ -22,13 +22,14 @@ from phaze.hardware.architecture import to_table
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.hardware.spaces.space_file import load_space
 from phaze.parallel.serving import Policy, ServingOptions, ServingSpace, Targets, Traffic
+from phaze.parallel.serving.bounds.least_passes import GridSums
+from phaze.parallel.serving.bounds.service_bounds import ServiceBounds
 from phaze.parallel.serving.disaggregated_pools import decode_offers, pairs, prefill_offers
 from phaze.parallel.serving.layer_grid import Served
-from phaze.parallel.serving.least_passes import GridSums
+from phaze.parallel.serving.one_pool import made_offers
 from phaze.parallel.serving.replica_offers import chosen
-from phaze.parallel.serving.service_bounds import ServiceBounds
 from phaze.parallel.serving.serving_engine import ServingEngine
-from phaze.parallel.serving.serving_search import made_offers, serving_plan
+from phaze.parallel.serving.serving_search import serving_plan
 from phaze.workload.expert_load import ExpertLoad
 from phaze.workload.operators.kv_cache import KvCache
 
@@ -96,7 +97,8 @@ def request(source, space, network, load="saturated", objective="throughput", *,
 def choices(space):
     """Every plan of one architecture that keeps the limits."""
     for replica in space.replicas:
-        for chunk, cycle in space.cycles(replica):
+        for chunk in space.pass_sizes:
+            cycle = space.cycle(replica, chunk)
             policy = Policy.PREFILL_FIRST if chunk is None else Policy.CHUNKED
             offers = made_offers(space, cycle)
             for at in np.flatnonzero(offers.kept).tolist():

@@ -150,7 +150,7 @@ def test_the_search_against_enumeration(source, made):
     )
     most = 0.0
     for one in aimed.replicas:
-        for _, cycle in aimed.cycles(one):
+        for cycle in (aimed.cycle(one, size) for size in aimed.pass_sizes):
             fits = cycle.memory(cycle.batch * one.stages).total_bytes <= aimed.limits.memory_bytes
             kept = fits & cycle.keeps_up & (cycle.tpot_s <= targets.tpot_s)
             most = max([most, *(one.most(4) * cycle.requests_per_s[kept])])

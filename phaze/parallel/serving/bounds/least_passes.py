@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from phaze.arrays import Floats, Rows
 from phaze.cost.latency_bound import LowerTables, lower_s, tensor_lower_s
@@ -114,6 +114,21 @@ class GridSums:
         """The passes of all architectures, from what each operator takes on each of them."""
         cheap = lower_s(chips.model.factors, self.sums.tables(chips), np.arange(len(chips.table)))
         return self.lines(np.maximum(self.sums.path_s(chips), cheap))
+
+
+def exact_passes(grid: LayerGrid) -> LeastPasses:
+    """The passes of a grid on its own chip (A = 1), whose layers are costed: all of them on one stage."""
+    head = grid.samples
+    every = np.ones_like(head)
+
+    def line(of: Line, where: NDArray[np.bool_] = every) -> Line:
+        seconds = (of.values[..., 0] * where).sum(axis=-1, keepdims=True)
+        return Line(of.points, seconds * (1 - BOUND_ROUNDING))
+
+    first, last = (line(grid.decode_attention[at]) for at in (0, -1))
+    chunks = {size: line(of) for size, of in grid.chunk_attention.items()}
+    body, logits = line(grid.tokens, ~head), line(grid.tokens, head)
+    return LeastPasses(grid, body, logits, (first, last), chunks, line(grid.prompt_attention))
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from functools import cached_property
 import numpy as np
 
 from phaze.arrays import Floats, Rows
+from phaze.parallel.serving.bounds.least_passes import LeastPasses
 from phaze.parallel.serving.chip_costs import doublings
 from phaze.parallel.serving.layer_grid import PROMPTS, LayerGrid
-from phaze.parallel.serving.least_passes import LeastPasses
 from phaze.parallel.serving.model_replica import DEVIATIONS
 from phaze.parallel.serving.serving_requests import Traffic
 from phaze.parallel.serving.serving_space import ServingSpace
@@ -108,14 +108,14 @@ class ServiceBounds:
         rate = self.space.traffic.rate_per_s
         if rate is None:
             return Most(replicas * each, np.full(len(each), float(replicas * shape.devices)))
-        count = self._needed(each, shape, rate)
+        count = self.needed(each, shape, rate)
         return Most(np.where(count <= replicas, rate, 0.0), np.minimum(count, replicas) * shape.devices)
 
     def _apart(self, first: Shape, second: Shape) -> Iterator[Most]:
         devices, rate = self.space.devices, self.space.traffic.rate_per_s
-        prompts, tokens = self._prefill[first], self._decode[second]
+        prompts, tokens = self.prefill[first], self.decode[second]
         if rate is not None:
-            counts = self._needed(prompts, first, rate), self._needed(tokens, second, rate)
+            counts = self.needed(prompts, first, rate), self.needed(tokens, second, rate)
             used = counts[0] * first.devices + counts[1] * second.devices
             yield Most(np.where(used <= devices, rate, 0.0), np.minimum(used, devices))
             return
@@ -129,14 +129,14 @@ class ServiceBounds:
                 yield Most(served, np.where(served > 0, senders + takers, 1.0))
 
     @staticmethod
-    def _needed(each: Floats, shape: Shape, rate: float) -> Floats:
+    def needed(each: Floats, shape: Shape, rate: float) -> Floats:
         """Replicas that a stream takes at least; infinitely many where one serves nothing."""
         with np.errstate(divide="ignore"):
             found: Floats = np.ceil(rate / each / shape.together * (1 - BOUND_ROUNDING)) * shape.together
         return found
 
     @cached_property
-    def _prefill(self) -> dict[Shape, Floats]:
+    def prefill(self) -> dict[Shape, Floats]:
         """Prompts per second of a replica that does nothing else, (A,) by shape."""
         several = doublings(1, PROMPTS) if self.space.traffic.rate_per_s is None else [1]
         found = {}
@@ -148,7 +148,7 @@ class ServiceBounds:
         return found
 
     @cached_property
-    def _decode(self) -> dict[Shape, Floats]:
+    def decode(self) -> dict[Shape, Floats]:
         """Requests per second of a replica whose prompts come from elsewhere, (A,) by shape."""
         found = {}
         for shape, least in self._shapes:
