@@ -109,14 +109,19 @@ def _why(code: int, output: Path) -> str:
 
 @dataclass
 class KeptRows:
-    """Rows by case; with a file, over all runs of a benchmark, so that one that was stopped goes on."""
+    """Rows by case; with a file, over all runs of a benchmark, so that one that was stopped goes on.
+
+    `known`: rows of a report that was written before; those of the file are younger and stand.
+    """
 
     file: Path | None = None
+    known: Sequence[Row] = ()
 
     def __post_init__(self) -> None:
         """Read what is done."""
         lines = self.file.read_text(encoding="utf-8").splitlines() if self._there else []
-        self._rows: dict[str, Row] = {row["case"]: row for row in map(json.loads, lines)}
+        done = [*self.known, *map(json.loads, lines)]
+        self._rows: dict[str, Row] = {row["case"]: row for row in done}
 
     @property
     def _there(self) -> bool:

@@ -6,14 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
+from math import inf
 from pathlib import Path
+from time import monotonic
 
 from commands import KeptRows, Row, searched
-from report import Report
+from report import Report, rows_of
 from tables import percent, table
 
 from phaze.workload.workload_library import builtin_workloads
 
+PUBLISHED = Path(__file__).parents[1] / "docs" / "benchmarks" / "everywhere.json"
 DEVICES = (8, 1024, 16_384)
 POWERS = ("300W", "700W")
 _RISK = ((16_384, "300W"), (8, "300W"), (1024, "300W"), (16_384, "700W"), (8, "700W"), (1024, "700W"))
@@ -48,16 +51,18 @@ def measured(
     only: Sequence[str] = (),
     kept: Path | None = None,
     share: Share = Share(),
+    within_s: float = inf,
 ) -> Report:
     """Every case once, with so many seconds to search; `only`: workloads of such names; `share`: a part of all cases.
 
-    `kept`: file of rows that are done, which are not measured again, so that it can be run in parts: they are all
-    reported. Every workload is asked once before one is asked again, what is most likely to be late first.
+    Rows of the published page and of `kept`, a file, are done and not measured again, so that it can be run in parts:
+    they are all reported. After `within_s` seconds no further case begins. Every workload is asked once before one is
+    asked again, what is most likely to be late first.
     """
-    done, rows = KeptRows(kept), []
+    done, rows, begun = KeptRows(kept, rows_of(PUBLISHED, "everywhere")), [], monotonic()
     for number, (workload, devices, power) in _cases():
         name = f"{workload} --devices {devices} --power {power}"
-        wanted = share.has(number) and (not only or workload in only)
+        wanted = share.has(number) and (not only or workload in only) and monotonic() < begun + within_s
         if not wanted and name not in done.cases:
             continue
         tell(f"everywhere: {name}")
@@ -100,8 +105,9 @@ time, of {len(builtin_workloads()) * len(columns)} that there are; an empty cell
 
 {table(head, lines)}
 
-Again: `python benchmarks/run.py everywhere --runs FILE --out docs/benchmarks/everywhere.md`. All of them take hours;
-what is done is kept in the file. `--share 1/41` takes every 41st question, `--only WORKLOAD ...` some workloads.
+Go on: `python benchmarks/run.py everywhere --runs FILE --out docs/benchmarks`. All of them take hours; the rows beside
+this page are not measured again, what is done is kept in the file, and `--within SECONDS` ends after so long. `--share
+1/41` takes every 41st question, `--only WORKLOAD ...` some workloads.
 """
 
 

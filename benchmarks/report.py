@@ -27,6 +27,14 @@ def machine() -> str:
     return f"{datetime.now(UTC):%B %Y}, {where}"
 
 
+def rows_of(file: Path, name: str) -> list[dict[str, object]]:
+    """Rows of a report that `write` wrote as JSON before; none without the file."""
+    if not file.exists():
+        return []
+    rows: list[dict[str, object]] = json.loads(file.read_text(encoding="utf-8"))[name]
+    return rows
+
+
 def write(reports: Sequence[Report], out: Path) -> None:
     """To one .json or .md file; otherwise `out` is a folder and gets an .md and a .json per report.
 

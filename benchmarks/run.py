@@ -97,7 +97,7 @@ _MEASURED: dict[str, Callable[[argparse.Namespace], Report]] = {
     "planning": lambda asked: planning.measured(tell, asked.only, asked.runs),
     "joint": lambda asked: joint.measured(tell, asked.search_limit, asked.only, asked.runs),
     "everywhere": lambda asked: everywhere.measured(
-        tell, asked.search_limit, asked.only, asked.runs, asked.share
+        tell, asked.search_limit, asked.only, asked.runs, asked.share, asked.within
     ),
     "growth": lambda asked: growth.report(growth.measure(asked.limit, tell), asked.limit),
     "product": lambda _: product.report(),
@@ -142,6 +142,9 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         help="joint, everywhere, imports, planning, convergence: file of rows: read, and new ones added",
     )
+    parser.add_argument(
+        "--within", type=float, default=inf, help="everywhere, convergence: seconds after which none begins"
+    )
     searches = parser.add_argument_group("convergence")
     searches.add_argument("--quick", action="store_true", help="one small case instead of all")
     searches.add_argument(
@@ -158,7 +161,6 @@ def _parser() -> argparse.ArgumentParser:
     searches.add_argument("--seeds", type=int, default=3, help="runs of seeded strategies (default 3)")
     searches.add_argument("--devices", type=int, default=1024)
     searches.add_argument("--workers", type=int, default=2, help="processes at a time (default 2)")
-    searches.add_argument("--within", type=float, default=inf, help="seconds after which none begins")
     parser.add_argument(
         "--out", type=Path, help="a folder (.md, .json and .svg per part), or one .md or .json"
     )
