@@ -51,6 +51,8 @@ class InfeasibleError(PhazeError):
         self.shortfalls = shortfalls
 
 
+NOTHING_KNOWN = "interrupted before any answer was known"
+
 LEFT_OUT = "not worked out within the time limit"
 """What is told of parts of an answer that there was no time for."""
 

@@ -6,15 +6,17 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
+from typing import TYPE_CHECKING
 
-from phaze.errors import OutOfTimeError, PhazeError
+from phaze.errors import NOTHING_KNOWN, OutOfTimeError, PhazeError
+
+if TYPE_CHECKING:
+    from phaze.explore.request.search_progress import Progress
 
 INTERRUPTED = 130
 """Exit code of a run that was interrupted: 128 + SIGINT, as shells have it."""
-
-
-_NOTHING = "interrupted before any answer was known"
 
 
 class InterruptedRunError(PhazeError):
@@ -23,17 +25,33 @@ class InterruptedRunError(PhazeError):
     exit_code = INTERRUPTED
 
 
+@dataclass
+class Heard:
+    """Progress that is passed on, and whether there was any: before it, nothing is known that Ctrl-C could wait for."""
+
+    progress: Progress
+    anything: bool = False
+
+    def update(self, stage: str, done: int, total: int, note: str) -> None:
+        """Pass on."""
+        self.anything = True
+        self.progress.update(stage, done, total, note)
+
+
 @contextmanager
-def interruptible(on_interrupt: Callable[[], None] | None = None) -> Iterator[Callable[[], bool]]:
+def interruptible(
+    on_interrupt: Callable[[], None] | None = None, heard: Heard | None = None
+) -> Iterator[Callable[[], bool]]:
     """Give a function that says whether Ctrl-C was pressed.
 
-    The first press also calls `on_interrupt`; the second ends the block with InterruptedRunError.
+    The first press also calls `on_interrupt`; the second, and one before anything was `heard`, ends the block with
+    InterruptedRunError.
     """
     pressed = False
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
         nonlocal pressed
-        if pressed:
+        if pressed or (heard is not None and not heard.anything):
             raise KeyboardInterrupt
         pressed = True
         # Not through sys.stderr: the signal may have come in the middle of a write to it.
@@ -45,8 +63,8 @@ def interruptible(on_interrupt: Callable[[], None] | None = None) -> Iterator[Ca
     try:
         yield lambda: pressed
     except KeyboardInterrupt as error:
-        raise InterruptedRunError(_NOTHING) from error
+        raise InterruptedRunError(NOTHING_KNOWN) from error
     except OutOfTimeError as error:
-        raise (InterruptedRunError(_NOTHING) if pressed else error) from error
+        raise (InterruptedRunError(NOTHING_KNOWN) if pressed else error) from error
     finally:
         signal.signal(signal.SIGINT, before)

@@ -26,6 +26,11 @@ class SolveLimits:
         """Whether nothing is searched for any more."""
         return self.states <= 0 or self.left_s() <= 0
 
+    def look(self) -> None:
+        """Look, between steps of long work, at whether its time is over. Raises LimitsOver where it is."""
+        if self.left_s() <= 0:
+            raise LimitsOver
+
 
 class LimitsOver(Exception):  # noqa: N818 - no error: who sets limits expects it
     """Limits were over before something that is worth nothing by halves was worked out."""

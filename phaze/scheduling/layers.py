@@ -15,6 +15,7 @@ from phaze.cost.latency_bound import LowerTables, lower_s, tensor_lower_s
 from phaze.digest import digest
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.memo import Memo
+from phaze.scheduling.effort import ENDLESS, LimitsOver
 from phaze.scheduling.known import KnownRows
 from phaze.scheduling.passes import SolveLimits, TimeBounds, TimedPass, bound_together
 from phaze.solvers.scheduling.batch.solve import BLOCK
@@ -138,7 +139,7 @@ class TimedChain:
         return LayerTimes(*(np.ascontiguousarray(np.array(some).T) for some in each))
 
     def rough(
-        self, rows: Rows, path: LayerTimes | None = None, limits: SolveLimits | None = None
+        self, rows: Rows, path: LayerTimes | None = None, limits: SolveLimits = ENDLESS.ends
     ) -> tuple[LayerTimes, LayerTimes]:
         """Proven (lower, upper) layer times for the architectures at `rows` from one list schedule of each pass.
 
@@ -146,9 +147,11 @@ class TimedChain:
         """
 
         def bounds(one: TimedPass) -> TimeBounds:
-            if limits is not None and limits.over:
+            try:
+                limits.look()
+                return one.bounds(rows, rough=True, limits=limits)
+            except LimitsOver:
                 return TimeBounds(np.zeros(len(rows)), np.full(len(rows), np.inf))
-            return one.bounds(rows, rough=True)
 
         found = [[bounds(one) for one in passes] for passes in (self.forward, self.backward)]
         upper = LayerTimes(*(np.ascontiguousarray(np.array([b.upper_s for b in some]).T) for some in found))
@@ -192,12 +195,20 @@ class TimedChain:
         return np.stack([np.stack([one.forward_s, one.backward_s], axis=1) for one in times], axis=1)
 
     def tighten(
-        self, which: tuple[int, int], rows: Rows, times: tuple[LayerTimes, LayerTimes], at: Rows
+        self,
+        which: tuple[int, int],
+        rows: Rows,
+        times: tuple[LayerTimes, LayerTimes],
+        at: Rows,
+        limits: SolveLimits = ENDLESS.ends,
     ) -> int:
-        """Bound one pass for the architectures `rows[at]` where it is open, in place; for how many that was."""
+        """Bound one pass for the architectures `rows[at]` where it is open, in place; for how many that was.
+
+        Raises LimitsOver where the time is over before: then nothing has changed.
+        """
         timed, low, high, open_ = self._open(which, times, at)
         if len(open_):
-            found, layer = timed.bounds(rows[open_]), which[1]
+            found, layer = timed.bounds(rows[open_], limits=limits), which[1]
             high[open_, layer] = np.minimum(high[open_, layer], found.upper_s)
             low[open_, layer] = np.minimum(np.maximum(low[open_, layer], found.lower_s), high[open_, layer])
         return len(open_)

@@ -18,7 +18,7 @@ from phaze.cost.cost_model import CostModel, OperatorLatencies, PassCosts
 from phaze.cost.latency_bound import SerialBlocks
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.memo import Memo
-from phaze.scheduling.effort import SolveLimits
+from phaze.scheduling.effort import ENDLESS, SolveLimits
 from phaze.scheduling.known import KnownRows
 from phaze.scheduling.solved import SolvedSchedules
 from phaze.solvers.scheduling import Operator, ScheduleProblem
@@ -113,24 +113,26 @@ class TimedPass:
         found = self.blocks.least_s(latencies.single_s, latencies.parallel_s, *cores)
         return np.maximum(found, np.maximum(latencies.hbm_s, latencies.buffer_s))
 
-    def bounds(self, rows: Rows, *, rough: bool = False) -> TimeBounds:
+    def bounds(self, rows: Rows, *, rough: bool = False, limits: SolveLimits = ENDLESS.ends) -> TimeBounds:
         """Bounds on the time of the pass for the architectures at `rows`; `rough`: looser, and cheap.
 
         They are kept for every combination of hardware: chains of several shapes have equal passes.
+        Raises LimitsOver where the time is over before they are known.
         """
         if not self.work.works:
             return TimeBounds(np.zeros(len(rows)), np.zeros(len(rows)))
         if rough:
             latencies, capacity = self.costs.latencies(rows), self.capacity(rows)
-            return _floored(self._first_bounds(rows, latencies, capacity), latencies)
+            return _floored(self._first_bounds(rows, latencies, capacity, limits), latencies)
 
         def work_out(new: Rows) -> Floats:
             latencies, capacity = self.costs.latencies(rows[new]), self.capacity(rows[new])
 
             def bands() -> Floats:
                 durations = latencies.single_s, latencies.parallel_s
-                first = self._first_bounds(rows[new], latencies, capacity)
-                found = _floored(batch_bounds(self.graph, *durations, capacity, known=first), latencies)
+                first = self._first_bounds(rows[new], latencies, capacity, limits)
+                tight = batch_bounds(self.graph, *durations, capacity, known=first, look=limits.look)
+                found = _floored(tight, latencies)
                 return np.stack([found.lower_s, found.upper_s], axis=1)
 
             return self.solved.recalled((latencies, capacity), (len(new), 2), bands)
@@ -148,13 +150,18 @@ class TimedPass:
         self._proven.keep(found)
 
     def _first_bounds(
-        self, rows: Rows, latencies: OperatorLatencies, capacity: dict[str, NDArray[np.int64]]
+        self,
+        rows: Rows,
+        latencies: OperatorLatencies,
+        capacity: dict[str, NDArray[np.int64]],
+        limits: SolveLimits,
     ) -> BatchBounds:
         """Bounds from one list schedule, kept for every combination of hardware."""
 
         def work_out(new: Rows) -> Floats:
             some, cores = latencies.take(new), {unit: count[new] for unit, count in capacity.items()}
-            bounds = batch_bounds(self.graph, some.single_s, some.parallel_s, cores, rough=True)
+            durations = some.single_s, some.parallel_s
+            bounds = batch_bounds(self.graph, *durations, cores, rough=True, look=limits.look)
             return np.stack([bounds.lower_s, bounds.upper_s], axis=1)
 
         found = self._rough.get(self.costs.factors.shown(rows), work_out)

@@ -235,6 +235,7 @@ def test_out_of_time_without_an_answer_is_exit_code_4(dse, explorer, tmp_path):
 
 def test_ctrl_c_ends_with_the_best_known(dse, explorer, tmp_path, document):
     def explore(request, progress, clock, means):
+        progress.update("bounding", 0, 1, "the first designs")
         os.kill(os.getpid(), signal.SIGINT)
         assert clock.over
         return Exploration(document, DESIGNS)
@@ -250,6 +251,7 @@ def test_ctrl_c_ends_with_the_best_known(dse, explorer, tmp_path, document):
 
 def test_ctrl_c_before_any_answer_is_no_matter_of_time(dse, explorer, tmp_path):
     def explore(request, progress, clock, means):
+        progress.update("bounding", 0, 1, "the first designs")
         os.kill(os.getpid(), signal.SIGINT)
         raise OutOfTimeError("the time limit passed")
 
@@ -278,6 +280,7 @@ def test_ctrl_c_while_loading_leaves_no_trace(monkeypatch, capfd):
 
 def test_a_second_ctrl_c_ends_at_once(dse, explorer, tmp_path):
     def explore(request, progress, clock, means):
+        progress.update("bounding", 0, 1, "the first designs")
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
         pytest.fail("went on")
@@ -286,6 +289,18 @@ def test_a_second_ctrl_c_ends_at_once(dse, explorer, tmp_path):
     code, out, err = dse("run", "-w", "gpt3", "--out", tmp_path / "r")
     assert (code, out) == (130, "")
     assert "interrupted" in err
+    assert not (tmp_path / "r").exists()
+
+
+def test_ctrl_c_before_a_search_has_begun_ends_at_once(dse, explorer, tmp_path):
+    def explore(request, progress, clock, means):
+        os.kill(os.getpid(), signal.SIGINT)
+        pytest.fail("went on")
+
+    explorer.explore = explore
+    code, out, err = dse("run", "-w", "gpt3", "--out", tmp_path / "r")
+    assert (code, out) == (130, "")
+    assert err.splitlines()[-1] == "dse: interrupted before any answer was known"
     assert not (tmp_path / "r").exists()
 
 

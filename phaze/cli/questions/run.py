@@ -44,7 +44,7 @@ def command(options: RunOptions) -> None:
 def _found(options: RunOptions) -> tuple[ResultDocument, Path, bool]:
     """The answer, the folder that keeps it, and whether somebody ended the search."""
     from phaze.cli.console_output import progress
-    from phaze.cli.interruption import interruptible
+    from phaze.cli.interruption import Heard, interruptible
     from phaze.cli.questions.search_stores import open_run_stores
     from phaze.errors import InputError
     from phaze.explore.answers.main_job import explore
@@ -62,9 +62,9 @@ def _found(options: RunOptions) -> tuple[ResultDocument, Path, bool]:
     timer, files = Clock(request.time_limit_s), input_files(options)
     with (
         run_directory(run_folder(options.out, options.workload), resume=options.resume) as folder,
-        interruptible(timer.interrupt) as interrupted,
         progress(quiet=options.quiet, limit_s=request.time_limit_s) as report,
-        logged_progress(folder, report, sys.argv[1:]) as log,
+        logged_progress(folder, heard := Heard(report), sys.argv[1:]) as log,
+        interruptible(timer.interrupt, heard) as interrupted,
         open_run_stores(folder, options, files) as kept,
         open_executor(options.workers, options.executor) as team,
     ):
@@ -79,7 +79,7 @@ def _found(options: RunOptions) -> tuple[ResultDocument, Path, bool]:
 def _serve(options: RunOptions) -> None:
     """The chip of a service, and its plan."""
     from phaze.cli.console_output import console, print_json, progress, say
-    from phaze.cli.interruption import INTERRUPTED, interruptible
+    from phaze.cli.interruption import INTERRUPTED, Heard, interruptible
     from phaze.explore.request.search_progress import Clock
     from phaze.explore.services.service_answer import find_service
     from phaze.inputs.recorded.input_files import record_question, run_folder
@@ -92,9 +92,9 @@ def _serve(options: RunOptions) -> None:
     timer = Clock(request.time_limit_s)
     with (
         run_directory(run_folder(options.out, options.workload)) as folder,
-        interruptible(timer.interrupt) as interrupted,
         progress(quiet=options.quiet, limit_s=request.time_limit_s) as report,
-        logged_progress(folder, report, sys.argv[1:]) as log,
+        logged_progress(folder, heard := Heard(report), sys.argv[1:]) as log,
+        interruptible(timer.interrupt, heard) as interrupted,
     ):
         found = find_service(request, log, timer, options.seed)
         document = record_question(found.document, "run", options, ["dse", *sys.argv[1:]])

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.arrays import Floats, Rows
+from phaze.errors import NOTHING_KNOWN, OutOfTimeError
 from phaze.explore.certified.block_screening import Screened
 from phaze.explore.certified.bound_refinement import Refinement
 from phaze.explore.certified.search_points import SearchPoints
@@ -108,7 +109,8 @@ class CertifiedSearch:
     def run(self) -> Outcome:
         """Search until nothing can be better or time is over.
 
-        Raises InfeasibleError, with the smallest budgets that would do, where no candidate keeps them.
+        Raises InfeasibleError, with the smallest budgets that would do, where no candidate keeps them, and
+        OutOfTimeError where somebody ends it before anything is reached.
         """
         with ThreadPoolExecutor(self._threads) as threads:
             self._refinement = Refinement(
@@ -116,6 +118,7 @@ class CertifiedSearch:
             )
             for wave in self._waves():
                 self._take(wave, threads)
+                self._check_wanted()
             if not self._in_budget:
                 raise self._candidates.none_left()
             self._refinement.holds_all = True
@@ -125,6 +128,12 @@ class CertifiedSearch:
             self._refinement.lead()
             self._refinement.evaluate()
         return self._outcome()
+
+    def _check_wanted(self) -> None:
+        """Raise OutOfTimeError where nobody waits for the first design: nothing else is counted then."""
+        found = self._known or self._refinement.evaluated or self._refinement.reached
+        if not found and self._clock.patience() <= 0:
+            raise OutOfTimeError(NOTHING_KNOWN)
 
     # -- blocks -------------------------------------------------------------------------------------------
 

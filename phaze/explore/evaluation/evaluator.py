@@ -249,12 +249,7 @@ class Evaluator(CostedTask):
             alive = self._tightened(points, times, give_up_s[at], patience.tightens)
             at, points = at[alive], points.take(alive)
             left = times[0].take(alive), times[1].take(alive)
-            try:
-                found = self._place(points, left, give_up_s[at], patience.ends)
-            except LimitsOver:
-                bound_s = self._bound_s(points, left[0], patience.ends)
-                found = PointBounds(bound_s, np.full(len(at), np.inf), bound_s)
-            bounds.put(at, found)
+            bounds.put(at, self._place(points, left, give_up_s[at], patience.ends))
         return bounds
 
     def hopeful(self, config: TrainingConfig, rows: Rows, give_up_s: Floats) -> NDArray[np.bool_]:
@@ -291,7 +286,10 @@ class Evaluator(CostedTask):
         for which in timed.open_passes(*times):
             if limits.over:
                 break
-            done += timed.tighten(which, points.rows, times, alive)
+            try:
+                done += timed.tighten(which, points.rows, times, alive, limits)
+            except LimitsOver:
+                break
             if done >= len(alive):
                 bound_s = self._bound_s(points.take(alive), times[0].take(alive))
                 alive, done = alive[bound_s < give_up_s[alive]], 0
@@ -347,9 +345,15 @@ class Evaluator(CostedTask):
         give_up_s: Floats,
         limits: SolveLimits = ENDLESS.ends,
     ) -> PointBounds:
-        """Bounds on the iteration time from (lower, upper) layer times. Raises LimitsOver."""
+        """Bounds on the iteration time from (lower, upper) layer times; beyond the limits of all plans at once."""
         given, shape = (times, give_up_s), (3, len(points))
-        found = self._recalled("place", points, given, shape, lambda: self._placed(points, *given, limits))
+        try:
+            found = self._recalled(
+                "place", points, given, shape, lambda: self._placed(points, *given, limits)
+            )
+        except LimitsOver:
+            bound_s = self._bound_s(points, times[0], limits)
+            return PointBounds(bound_s, np.full(len(points), np.inf), bound_s)
         return PointBounds(*found)
 
     def _recalled(

@@ -107,10 +107,11 @@ def _serve(do: Do, here: Connection, there: Connection) -> None:
     pieces: SimpleQueue[Any] = SimpleQueue()
 
     def read() -> None:
-        with suppress(EOFError, OSError):
+        # Where the other process has closed its end, or sends what cannot be read, it works alone from then on.
+        with suppress(Exception):
             while True:
                 pieces.put(there.recv())
-        os._exit(0)  # the other process has closed its end
+        os._exit(0)
 
     # Pieces are read at once: the other process never waits to be heard while this one waits to be.
     Thread(target=read, daemon=True).start()

@@ -15,6 +15,7 @@ from phaze.parallel.pipelines.compiled_loops import machine
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.parallel.pipelines.pipeline_timeline import Timeline
 from phaze.parallel.pipelines.step_waves import STEPS, WIDE, run_waves, waves
+from phaze.solvers.looks import Look, wanted
 
 Indices = NDArray[np.int32]
 
@@ -132,8 +133,13 @@ def pipeline_s(schedule: Schedule, microbatches: int, stages: int, chunks: Chunk
     return float(end_s.max())
 
 
-def pipelines_s(schedule: Schedule, microbatches: int, stages: int, chunks: Chunks) -> Floats:
-    """`pipeline_s` of many plans, (N,) for chunks (N, C), side by side; of equal ones only one."""
+def pipelines_s(
+    schedule: Schedule, microbatches: int, stages: int, chunks: Chunks, look: Look = wanted
+) -> Floats:
+    """`pipeline_s` of many plans, (N,) for chunks (N, C), side by side; of equal ones only one.
+
+    `look` is called between those that do not run side by side.
+    """
     columns = [
         chunks.forward_s,
         chunks.input_gradient_s,
@@ -145,10 +151,10 @@ def pipelines_s(schedule: Schedule, microbatches: int, stages: int, chunks: Chun
     which = [numbers.setdefault(row.tobytes(), len(numbers)) for row in np.concatenate(columns, axis=1)]
     first = np.unique(which, return_index=True)[1]
     work = precedence(schedule, stages, microbatches, chunks.per_device(stages))
-    found = [
-        _ends_s(work, chunks.take(first[some : some + _SIDE_BY_SIDE]))
-        for some in range(0, len(first), _SIDE_BY_SIDE)
-    ]
+    found = []
+    for some in range(0, len(first), _SIDE_BY_SIDE):
+        look()
+        found.append(_ends_s(work, chunks.take(first[some : some + _SIDE_BY_SIDE])))
     return np.concatenate(found)[which]
 
 

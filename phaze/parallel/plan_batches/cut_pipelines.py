@@ -27,6 +27,7 @@ from phaze.parallel.training.stage_times import (
     zero_traffic,
 )
 from phaze.parallel.training.weight_prefetch import Groups
+from phaze.solvers.looks import Look, wanted
 from phaze.tolerances import BOUND_ROUNDING
 
 
@@ -195,10 +196,12 @@ class FittedPlan:
         """Seconds of an iteration, (A,): the pipeline simulated, and what follows it."""
         return self.iterations_within(times, np.full(len(times), np.inf))[0]
 
-    def iterations_within(self, times: GroupTimes, limit_s: Floats) -> tuple[Floats, int]:
+    def iterations_within(
+        self, times: GroupTimes, limit_s: Floats, look: Look = wanted
+    ) -> tuple[Floats, int]:
         """The same, infinite where a bound of the pipeline says that they take more than a limit (A,).
 
-        With it how many pipelines were simulated.
+        With it how many pipelines were simulated; `look` is called between some of them.
         """
         p, s, chunks = self.pipeline, self.plan, self.chunks(times)
         run = s.schedule, p.microbatches, s.pipeline_parallel
@@ -209,7 +212,7 @@ class FittedPlan:
         least_s = (pipeline_bound_s(*run, chunks) + last_s + own_s) * (1 - BOUND_ROUNDING)
         found, at = np.full(len(times), np.inf), np.flatnonzero(least_s <= limit_s)
         if len(at):
-            found[at] = pipelines_s(*run, chunks.take(at)) + last_s[at] + own_s
+            found[at] = pipelines_s(*run, chunks.take(at), look) + last_s[at] + own_s
         return found, len(at)
 
     def gradient_sync(self, times: GroupTimes, chunks: Chunks) -> GradientSyncs:

@@ -14,6 +14,7 @@ from phaze.parallel.parallel_plan import ParallelPlan, changed_plan
 from phaze.parallel.plan_batches import plan_outline
 from phaze.parallel.plan_batches.memory_fit import spread, with_blocks
 from phaze.parallel.plan_batches.plan_table import PlanTable, Ragged, product_of
+from phaze.solvers.looks import Look, wanted
 from phaze.tolerances import BOUND_ROUNDING
 
 
@@ -178,12 +179,17 @@ class PlanColumns:
     forms: Floats
 
     @classmethod
-    def of(cls, sheet: PlanTable, capacity_bytes: float, probes: Floats) -> PlanColumns:
-        """Columns of a table as it fits into a memory, with the forms that are longest for some terms (3 K + 2, P)."""
-        level, able = _fitting(sheet, capacity_bytes)
+    def of(cls, sheet: PlanTable, capacity_bytes: float, probes: Floats, look: Look = wanted) -> PlanColumns:
+        """Columns of a table as it fits into a memory, with the forms that are longest for some terms (3 K + 2, P).
+
+        `look` is called between its steps; the table keeps what it has worked out until then.
+        """
+        level, able = _fitting(sheet, capacity_bytes, look)
         zero = sheet.zeros[1]
+        look()
         there = sheet.choices[1][sheet.alike[1]] & able[:, zero]
         row, choice = np.nonzero(there & ~_beaten(sheet, there, level))
+        look()
         return cls(sheet, row, choice, level, _forms(sheet, (row, choice, level), probes))
 
     def __len__(self) -> int:
@@ -229,12 +235,13 @@ class PlanColumns:
         return with_blocks(chosen, spread(counts, place.own, place.division.blocks), frugal=True)
 
 
-def _fitting(sheet: PlanTable, capacity_bytes: float) -> tuple[Rows, Flags]:
+def _fitting(sheet: PlanTable, capacity_bytes: float, look: Look) -> tuple[Rows, Flags]:
     """The first level of every device of plans that fits, (S p, Z), and whether all have one, (S, Z)."""
     levels, count = sheet.levels, len(sheet.level)
     if capacity_bytes == np.inf and sheet.frugal:
         zeros = len(sheet.zeros[0])
         return np.tile(levels.start[:, None], zeros), np.ones((len(sheet.plans), zeros), dtype=np.bool_)
+    sheet.count_held(look)
     room = (capacity_bytes - sheet.fixed_bytes)[sheet.device]
     numbers = np.arange(count)
     if not sheet.frugal:  # all blocks, or none

@@ -6,7 +6,7 @@ layers are looked at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import product
@@ -25,6 +25,7 @@ from phaze.parallel.training.communication import Communication
 from phaze.parallel.training.gradient_sync import DeviceParameters, GradientSyncWork, overlap_window
 from phaze.parallel.training.memory_footprint import ChunkFootprint, GroupFootprint, ranks_of
 from phaze.parallel.training.stage_times import ZeroExchanges, ZeroTraffic, zero_traffic
+from phaze.solvers.looks import Look
 
 _AT_ONCE = 200_000  # multiplications
 
@@ -383,15 +384,21 @@ class PlanTable:
     @cached_property
     def _held(self) -> list[tuple[Floats, Integers]]:
         """Microbatches in flight of every plan, as of `ChunkPlaces.in_flight`."""
+        return list(self._each_held())
+
+    def count_held(self, look: Look) -> None:
+        """Work out, one plan after the other, what takes longest of `level_bytes`; `look` is called between two."""
+        for _ in self._each_held():
+            look()
+
+    def _each_held(self) -> Iterator[tuple[Floats, Integers]]:
         layouts, (places, which, *_), counts = self.options.layouts, self.placed, self._microbatches.tolist()
-        found = []
         for s, e, q in zip(self.plans, which.tolist(), self.alike[1].tolist(), strict=True):
             place, m = places[e], counts[q]
             all_tell = s.schedule in (Schedule.GPIPE, Schedule.CACHED)
             sufficient = m if all_tell else min(m, 4 * s.pipeline_parallel)
             key = "in_flight", id(place), s.schedule, sufficient
-            found.append(layouts.once(key, partial(place.in_flight, s.schedule, m)))
-        return found
+            yield layouts.once(key, partial(place.in_flight, s.schedule, m))
 
     def _footprint(self, *, joined: bool) -> GroupFootprint:
         """Needs of the first group of every kind, (K,)."""

@@ -8,6 +8,7 @@ differs is the axis of architectures.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, TypeVar
@@ -79,7 +80,9 @@ class FastestPlans:
             bound = _least_s(tier.outline, times)
             left = np.flatnonzero(bound < np.minimum(found, give_up_s))
             if len(left) and not limits.over:
-                bound[left] = np.maximum(bound[left], _least_s(self.columns(number), times.take(left)))
+                with suppress(LimitsOver):
+                    known = self.columns(number, limits)
+                    bound[left] = np.maximum(bound[left], _least_s(known, times.take(left)))
             np.minimum(found, bound, out=found)
         return found
 
@@ -98,11 +101,12 @@ class FastestPlans:
         """All plans, those first that promise most."""
         return self._for_all("tiers", lambda: plan_tiers(PlanTable.of(self.options, self.link_bytes_per_s)))
 
-    def columns(self, tier: int) -> PlanColumns:
-        """Columns of a tier that fit."""
+    def columns(self, tier: int, limits: SolveLimits = ENDLESS.ends) -> PlanColumns:
+        """Columns of a tier that fit. Raises LimitsOver where the limits are over before they are known."""
         key = "columns", tier
         if key not in self._kept:
-            self._kept[key] = PlanColumns.of(self.tiers[tier].sheet, self.capacity_bytes, self.probes())
+            sheet, probes = self.tiers[tier].sheet, self.probes()
+            self._kept[key] = PlanColumns.of(sheet, self.capacity_bytes, probes, limits.look)
         found: PlanColumns = self._kept[key]
         return found
 
@@ -126,16 +130,24 @@ class FastestPlans:
         limits: SolveLimits,
     ) -> None:
         """The plans of a tier on the architectures at some rows; what is better takes its place."""
-        queue = _Queue(self.columns(tier).bounds_s(times.terms[:, at]), best[at])
+        queue = _Queue(self.columns(tier, limits).bounds_s(times.terms[:, at]), best[at])
         while (wanted := queue.wanted(best[at])) is not None:
             if limits.over:
                 raise LimitsOver
             column, rows = wanted
-            self._try(self._fitted(tier, column), times, at[rows], best, choice)
+            self._try(self._fitted(tier, column), times, at[rows], best, choice, limits)
 
-    def _try(self, one: FittedPlan, times: GroupTimes, at: Rows, best: Floats, choice: Integers) -> None:
+    def _try(
+        self,
+        one: FittedPlan,
+        times: GroupTimes,
+        at: Rows,
+        best: Floats,
+        choice: Integers,
+        limits: SolveLimits,
+    ) -> None:
         """One plan on the architectures at some rows; where it is better than the best it takes its place."""
-        seconds, simulated = one.iterations_within(times.take(at), best[at])
+        seconds, simulated = one.iterations_within(times.take(at), best[at], limits.look)
         self.tally.simulated += simulated
         better = (seconds < best[at]) & (seconds < NEVER_S)
         for row in np.flatnonzero((seconds == best[at]) & (choice[at] >= 0)).tolist():

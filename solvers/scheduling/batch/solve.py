@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from phaze.solvers.arrays import Floats, Integers
+from phaze.solvers.looks import Look, wanted
 
 from . import lower_bounds, phases, upper_bounds
 from .graph import BatchGraph
@@ -55,18 +56,19 @@ def batch_bounds(
     *,
     rough: bool = False,
     known: BatchBounds | None = None,
+    look: Look = wanted,
 ) -> BatchBounds:
     """Bounds of the optimal makespan on every architecture.
 
     `single_s`, `parallel_s`: (A, O), inf where a mode is impossible; `capacity`: cores (A,) of every unit.
     `rough`: of the first list schedule alone, in a fraction of the time; where these are `known` they are not
-    worked out again. Counts cores, so pairing is not modelled. Raises ValueError where `capacity` lacks a unit.
+    worked out again. `look` is called between steps, and between the operators of list schedules.
+    Counts cores, so pairing is not modelled. Raises ValueError where `capacity` lacks a unit.
     """
     if missing := {unit for row in graph.units for unit in row} - set(capacity):
         raise ValueError(f"capacity: no cores given for {', '.join(sorted(missing))}")
-    return _stepwise(
-        graph, (single_s, parallel_s), capacity, _steps(graph, rough=rough, begun=known is not None), known
-    )
+    steps = _steps(graph, rough=rough, begun=known is not None)
+    return _stepwise(graph, (single_s, parallel_s), capacity, steps, known, look)
 
 
 def settled_in_phases(graph: BatchGraph) -> bool:
@@ -91,6 +93,7 @@ def _stepwise(
     capacity: Mapping[str, Integers],
     steps: Sequence[_Step],
     known: BatchBounds | None,
+    look: Look = wanted,
 ) -> BatchBounds:
     """Bounds, one block of architectures after the other."""
     single_s, parallel_s = durations
@@ -106,7 +109,7 @@ def _stepwise(
         first = _unscheduled(graph, single, parallel)
         if known is not None:
             first = known.lower_s[rows].copy(), known.upper_s[rows].copy()
-        lower[rows], upper[rows] = _block(graph, single, parallel, cores, steps, first)
+        lower[rows], upper[rows] = _block(graph, single, parallel, cores, steps, first, look)
     return BatchBounds(lower, upper)
 
 
@@ -117,13 +120,15 @@ def _block(
     cores: Mapping[str, Integers],
     steps: Sequence[_Step],
     first: tuple[Floats, Floats],
+    look: Look,
 ) -> tuple[Floats, Floats]:
     """Bounds of one block; architectures leave it as soon as both meet, and equal ones share an answer."""
     lower, upper = first
     lower, open_rows = _met(lower, upper, np.flatnonzero(np.isfinite(lower)))
     one, alike = _distinct(single[:, open_rows], parallel[:, open_rows], cores, open_rows)
     at = open_rows[one]
-    chosen = _Rows(graph, single[:, at], parallel[:, at], {unit: count[at] for unit, count in cores.items()})
+    some_cores = {unit: count[at] for unit, count in cores.items()}
+    chosen = _Rows(graph, single[:, at], parallel[:, at], some_cores, look)
     some = _bounds(chosen, steps, lower[at], upper[at])
     lower[open_rows], upper[open_rows] = some[0][alike], some[1][alike]
     return lower, upper
@@ -143,6 +148,7 @@ def _bounds(chosen: _Rows, steps: Sequence[_Step], lower: Floats, upper: Floats)
     for step in steps:
         if not open_rows.size:
             break
+        chosen.look()
         lower[open_rows], upper[open_rows] = step(chosen.take(open_rows), lower[open_rows], upper[open_rows])
         lower, open_rows = _met(lower, upper, open_rows)
     return lower, upper
@@ -169,17 +175,18 @@ def _distinct(
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The architectures that are still open."""
+    """The architectures that are still open, and how their steps look at whether they are wanted."""
 
     graph: BatchGraph
     single: Floats
     parallel: Floats
     cores: Mapping[str, Integers]
+    look: Look
 
     def take(self, at: Integers) -> _Rows:
         """Some of them."""
         cores = {unit: count[at] for unit, count in self.cores.items()}
-        return _Rows(self.graph, self.single[:, at], self.parallel[:, at], cores)
+        return _Rows(self.graph, self.single[:, at], self.parallel[:, at], cores, self.look)
 
 
 _Pair = tuple[Floats, Floats]
@@ -233,10 +240,13 @@ def _searched(rows: _Rows, lower: Floats, upper: Floats) -> _Pair:
 def _by_rules(rows: _Rows, rules: tuple[upper_bounds.Rule, ...], lower: Floats, upper: Floats) -> _Pair:
     shortest = upper.copy()
     for rule in rules:
-        np.minimum(shortest, rule(rows.graph, rows.single, rows.parallel, rows.cores), out=shortest)
+        np.minimum(
+            shortest, rule(rows.graph, rows.single, rows.parallel, rows.cores, rows.look), out=shortest
+        )
     at = np.flatnonzero((shortest < upper) & (shortest * CLOSED > lower))
     if not at.size:
         return lower, shortest
+    rows.look()
     part = {unit: count[at] for unit, count in rows.cores.items()}
     implied = lower_bounds.lower_bound(
         rows.graph, rows.single[:, at], rows.parallel[:, at], part, shortest[at]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 from phaze.solvers.arrays import Flags, Floats, Integers
+from phaze.solvers.looks import Look, wanted
 
 from .alone import dispatched_s
 from .graph import BatchGraph
@@ -15,8 +16,11 @@ MOST_CORES = 8
 """Cores of one unit a list schedule uses beside each other: few layers are wider, and fewer cores stay
 valid."""
 
-Rule = Callable[["BatchGraph", Floats, Floats, Mapping[str, Integers]], Floats]
-"""Makespan (A,) of one way to schedule, from single and core-parallel latencies (O, A) and cores (A,)."""
+Rule = Callable[["BatchGraph", Floats, Floats, Mapping[str, Integers], Look], Floats]
+"""Makespan (A,) of one way to schedule, from single and core-parallel latencies (O, A) and cores (A,).
+
+It looks between two operators at whether it is still wanted.
+"""
 
 
 def dispatch(
@@ -25,6 +29,7 @@ def dispatch(
     parallel: Floats,
     cores: Mapping[str, Integers],
     sharing: Floats,
+    look: Look = wanted,
 ) -> Floats:
     """Makespan (A,): always start the operator that can start first, of those the one least slack.
 
@@ -39,6 +44,7 @@ def dispatch(
     state = _Dispatch(graph, single, parallel, cores, sharing)
     makespan = np.zeros(single.shape[1])
     for _ in range(graph.size):
+        look()
         np.maximum(makespan, state.step(priority), out=makespan)
     return makespan
 
@@ -146,29 +152,49 @@ def _priority(graph: BatchGraph, duration: Floats) -> Floats:
     return duration + sweep(graph, duration, forward=False)
 
 
-def eager(graph: BatchGraph, single: Floats, parallel: Floats, cores: Mapping[str, Integers]) -> Floats:
+def eager(
+    graph: BatchGraph,
+    single: Floats,
+    parallel: Floats,
+    cores: Mapping[str, Integers],
+    look: Look = wanted,
+) -> Floats:
     """Every operator in the mode that ends it first."""
-    return dispatch(graph, single, parallel, cores, np.zeros((1, 1)))
+    return dispatch(graph, single, parallel, cores, np.zeros((1, 1)), look)
 
 
-def shared(graph: BatchGraph, single: Floats, parallel: Floats, cores: Mapping[str, Integers]) -> Floats:
+def shared(
+    graph: BatchGraph,
+    single: Floats,
+    parallel: Floats,
+    cores: Mapping[str, Integers],
+    look: Look = wanted,
+) -> Floats:
     """Operators that could start together share the chip where that is faster."""
-    return dispatch(graph, single, parallel, cores, np.ones((1, 1)))
+    return dispatch(graph, single, parallel, cores, np.ones((1, 1)), look)
 
 
 def eager_backward(
-    graph: BatchGraph, single: Floats, parallel: Floats, cores: Mapping[str, Integers]
+    graph: BatchGraph,
+    single: Floats,
+    parallel: Floats,
+    cores: Mapping[str, Integers],
+    look: Look = wanted,
 ) -> Floats:
     """As `eager` from the end: a schedule of the reversed graph, read backwards, is one of the graph."""
-    return eager(graph.reverse, single, parallel, cores)
+    return eager(graph.reverse, single, parallel, cores, look)
 
 
 def shared_backward(
-    graph: BatchGraph, single: Floats, parallel: Floats, cores: Mapping[str, Integers]
+    graph: BatchGraph,
+    single: Floats,
+    parallel: Floats,
+    cores: Mapping[str, Integers],
+    look: Look = wanted,
 ) -> Floats:
     """From the end, only operators longer than the average share the chip."""
     long = np.where(single >= add_rows(single) / graph.size, 1.0, 0.0)
-    return dispatch(graph.reverse, single, parallel, cores, long)
+    return dispatch(graph.reverse, single, parallel, cores, long, look)
 
 
 def in_phases(
