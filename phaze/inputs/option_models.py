@@ -308,8 +308,9 @@ class PlanChoices(Options):
     )
     schedule: str | None = option(
         None,
-        "Pipeline schedule: gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v or dualpipe (default: the best).",
-        offers=("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "dualpipe"),
+        "Pipeline schedule: gpipe, 1f1b, interleaved, breadth-first, zb-h1, zb-h2, zb-v or dualpipe (default: the best "
+        "of --plans).",
+        offers=("gpipe", "1f1b", "interleaved", "breadth-first", "zb-h1", "zb-h2", "zb-v", "dualpipe"),
     )
     chunks: int | None = option(
         None, "Parts of the model on each device, under interleaving (default: the best).", least=1

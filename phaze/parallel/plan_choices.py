@@ -70,7 +70,9 @@ class Choices(BaseModel):
     ] = None
     schedules: Annotated[
         tuple[Schedule, ...] | None,
-        Field(description="gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, dualpipe", min_length=1),
+        Field(
+            description="gpipe, 1f1b, interleaved, breadth-first, zb-h1, zb-h2, zb-v, dualpipe", min_length=1
+        ),
     ] = None
     recompute: Annotated[
         tuple[RecomputeChoice, ...] | None,

@@ -86,13 +86,19 @@ class PlanSpace:
         deepest = min(most, cluster.devices // shape.width)
         for stages, chunks in product(self.pipeline or range(1, deepest + 1), self.chunks):
             parts = stages * chunks
-            if stages > deepest or parts > most or (stages == 1 and chunks > 1):
+            if stages > deepest or parts > most or (stages == 1 and chunks > 1 and not self._swaps):
                 continue
             if (self.equal and most % parts) or (stages == 1 and shape.grain is Grain.LAYER):
                 continue
             for replicas in self._replicas(shape, stages, cluster):
                 if replicas * shape.sharding.context % shape.sharding.expert == 0:
                     yield changed_plan(shape, pipeline_parallel=stages, chunks=chunks, data_parallel=replicas)
+
+    @property
+    def _swaps(self) -> bool:
+        """Whether a single stage may pay to have several chunks: hosts keep state that comes once for each."""
+        state = {Offload.WEIGHTS, Offload.OPTIMIZER}
+        return Schedule.BREADTH_FIRST in self.schedules and any(state & some for some in self.offloads)
 
     def _replicas(self, shape: ParallelPlan, stages: int, cluster: Cluster) -> tuple[int, ...]:
         total = cluster.global_batch // shape.microbatch
@@ -104,9 +110,13 @@ class PlanSpace:
         return (-(-total // -(-total // most)),) if most else ()
 
     def runs(self, deep: ParallelPlan, microbatches: int) -> tuple[Schedule, ...]:
-        """Schedules that run on so many stages, chunks and microbatches; one for a single stage."""
+        """Schedules that run on so many stages, chunks and microbatches; one for a single stage.
+
+        A single stage of several chunks is one that swaps them with its host.
+        """
         alone = deep.pipeline_parallel == 1 and not self.schedules[0].forward_only
-        all_ = (Schedule.ONE_F_ONE_B,) if alone else self.schedules
+        one = Schedule.BREADTH_FIRST if deep.chunks > 1 else Schedule.ONE_F_ONE_B
+        all_ = (one,) if alone else self.schedules
         return _running(all_, deep.pipeline_parallel, microbatches, deep.chunks)
 
     def schedules_of(self, deep: ParallelPlan, microbatches: int) -> Iterator[ParallelPlan]:

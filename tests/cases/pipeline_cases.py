@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from phaze.parallel.pipelines.chunk_times import Chunks
 from phaze.parallel.pipelines.pipeline_schedule import TRAINING, Schedule, refusal
 
-PLAIN = (Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED)
+PLAIN = (Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED, Schedule.BREADTH_FIRST)
 SPLIT = (Schedule.ZB_H1, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE)
 
 seconds = st.integers(0, 6).map(float) | st.floats(0.01, 10.0)

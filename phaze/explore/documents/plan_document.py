@@ -118,6 +118,9 @@ class PlanResult(Record):
     host_memory_bytes: float = Field(
         default=0.0, description="largest need of one device in the memory of its host"
     )
+    host_link_bytes: float = Field(
+        default=0.0, description="exchanged with its host in an iteration, both ways, by the device with most"
+    )
     memory: PlanMemory
     breakdown: PlanBreakdown
     kinds: list[PlanKind] = Field(default_factory=list, description="computation by kind of operator")

@@ -201,6 +201,7 @@ def _result(found: EvaluatedPlan, of: _Batch, peak_flops_per_s: float) -> PlanRe
         energy_per_iteration_j=planned.energy_j,
         memory_bytes=i.memory_bytes,
         host_memory_bytes=i.host_bytes,
+        host_link_bytes=i.host_link_bytes,
         memory=planned.memory,
         breakdown=planned.time,
         kinds=planned.kinds,

@@ -134,6 +134,7 @@ def run_of(schedule: Schedule, i: int, p: int, m: int, v: int) -> ActionSequence
         Schedule.GPIPE: lambda: _one_by_one(m, m),
         Schedule.ONE_F_ONE_B: lambda: _one_by_one(min(p - 1 - i, m), m),
         Schedule.INTERLEAVED: lambda: _interleaved(i, p, m, v),
+        Schedule.BREADTH_FIRST: lambda: _breadth_first(m, v),
         Schedule.ZB_H1: lambda: _zero_bubble(p - 1 - i, i, m),
         Schedule.ZB_H2: lambda: _zero_bubble(2 * (p - 1 - i), 2 * i, m),
         Schedule.ZB_V: lambda: _zero_bubble_v(i, p, m),
@@ -162,6 +163,13 @@ def _interleaved(i: int, p: int, m: int, v: int) -> ActionSequence:
     slots = np.tile(np.repeat(np.arange(v), p), m // p)
     run.slot[run.kind == F], run.slot[run.kind == B] = slots, v - 1 - slots
     return run
+
+
+def _breadth_first(m: int, v: int) -> ActionSequence:
+    """All microbatches through one chunk, then through the next; back from the last chunk to the first."""
+    slots = np.repeat(np.arange(v), m)
+    kind = np.repeat(np.array([F, B], dtype=np.int64), m * v)
+    return ActionSequence(kind, np.concatenate([slots, slots[::-1]]), np.zeros(2 * m * v, dtype=bool))
 
 
 def _zero_bubble(ahead: int, behind: int, m: int) -> ActionSequence:

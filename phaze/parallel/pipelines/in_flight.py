@@ -51,7 +51,9 @@ def in_flight_peak(
         ahead = np.full(stages, microbatches) if schedule is Schedule.GPIPE else np.arange(stages, 0, -1)
         one: Integers = np.minimum(ahead, microbatches).reshape(stages, 1, 1)
         return one
-    sufficient = microbatches if schedule is Schedule.GPIPE else min(microbatches, 4 * stages)
+    if schedule is Schedule.BREADTH_FIRST:  # all of them, when the last chunk turns
+        return np.full((stages, 1, chunks_per_device), microbatches)
+    sufficient = min(microbatches, 4 * stages)
     if schedule in (Schedule.ZB_H1, Schedule.ZB_H2) and until is ActionKind.WEIGHT_GRADIENT:
         return _put_off(schedule, stages, microbatches)
     if schedule is Schedule.INTERLEAVED:

@@ -29,8 +29,8 @@ def closed_form_s(
 ) -> Floats:
     """Makespan of a pipeline in s, from the first start to the last end, of all arguments broadcast together.
 
-    GPipe, 1F1B and interleaved 1F1B: (m v + p - 1)(f + b + w), so that the bubble is (p - 1)(f + b + w) (arXiv
-    1811.06965, 2104.04473); the others as in `_FORMS`, with their sources there.
+    GPipe, 1F1B, interleaved and breadth-first: (m v + p - 1)(f + b + w), so that the bubble is (p - 1)(f + b + w)
+    (arXiv 1811.06965, 2104.04473, 2211.05953); the others as in `_FORMS`, with their sources there.
     `f`, `b`, `w`: seconds of a microbatch in one chunk, forward pass, input and weight gradient; `pair`: of a forward
     and a backward pass run together (DualPipe), f + b + w if None.
     """

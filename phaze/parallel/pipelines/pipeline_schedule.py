@@ -13,8 +13,9 @@ class Schedule(StrEnum):
     """Order in which the devices of a pipeline work on microbatches, every slot of a device first in, first out.
 
     GPipe (Huang 2019, 1811.06965), 1F1B (PipeDream-flush, Narayanan 2021, 2006.09503), interleaved 1F1B
-    (Megatron-LM, Narayanan SC'21, 2104.04473), ZB-H1 and ZB-H2 (Qi 2024, 2401.10241), ZB-V (Qi 2024, 2405.15362),
-    DualPipe (DeepSeek-V3, 2412.19437). Where a published schedule depends on timings, the handcrafted one. GPipe's
+    (Megatron-LM, Narayanan SC'21, 2104.04473), breadth-first (Lamy-Poirier 2022, 2211.05953: all microbatches through
+    one chunk, then through the next), ZB-H1 and ZB-H2 (Qi 2024, 2401.10241), ZB-V (Qi 2024, 2405.15362), DualPipe
+    (DeepSeek-V3, 2412.19437). Where a published schedule depends on timings, the handcrafted one. GPipe's
     figure turns back the last microbatch first, which changes neither time nor memory. In inference microbatches pass
     one after the other: nothing of one stays (prefill), or caches of all do (decode).
     """
@@ -22,6 +23,7 @@ class Schedule(StrEnum):
     GPIPE = "gpipe"
     ONE_F_ONE_B = "1f1b"
     INTERLEAVED = "interleaved"
+    BREADTH_FIRST = "breadth-first"
     ZB_H1 = "zb-h1"
     ZB_H2 = "zb-h2"
     ZB_V = "zb-v"
@@ -35,6 +37,11 @@ class Schedule(StrEnum):
         return self in {Schedule.FORWARD, Schedule.CACHED}
 
     @property
+    def chunk_by_chunk(self) -> bool:
+        """Whether all microbatches pass a chunk before any passes the next one of the device."""
+        return self is Schedule.BREADTH_FIRST
+
+    @property
     def splits_backward(self) -> bool:
         """Whether some weight gradients are put off, so that input gradients come first."""
         return self in {Schedule.ZB_H1, Schedule.ZB_H2, Schedule.ZB_V, Schedule.DUALPIPE}
@@ -42,7 +49,7 @@ class Schedule(StrEnum):
     @property
     def chunks_per_device(self) -> int | None:
         """Pieces of the model that a device holds of each copy of it; None where any number of at least 2 will do."""
-        return {Schedule.INTERLEAVED: None, Schedule.ZB_V: 2}.get(self, 1)
+        return {Schedule.INTERLEAVED: None, Schedule.BREADTH_FIRST: None, Schedule.ZB_V: 2}.get(self, 1)
 
     @property
     def weight_copies(self) -> int:
@@ -103,6 +110,7 @@ def _size_refusal(schedule: Schedule, p: int, m: int) -> str | None:
     if schedule is Schedule.DUALPIPE and (p % 2 or m % 2):
         return f"{schedule} needs even numbers of stages and microbatches, not {p} and {m}"
     least = {
+        Schedule.BREADTH_FIRST: p,
         Schedule.ZB_H1: p,
         Schedule.ZB_H2: 2 * p - 1,
         Schedule.ZB_V: 2 * p - 1,

@@ -137,7 +137,7 @@ class CutPipeline:
         """Cut pipeline of a plan; what it exchanges is kept with the options of its shape."""
         s = plan
         place = chunks_of(s.schedule, s.pipeline_parallel, s.chunks).tobytes()
-        staggered = s.schedule is Schedule.INTERLEAVED
+        staggered = s.schedule if s.schedule in (Schedule.INTERLEAVED, Schedule.BREADTH_FIRST) else None
         key = (
             *(place, staggered, s.joins_ends, s.schedule.weight_copies),
             *(s.pipeline_parallel, s.chunks, s.data_parallel, s.stages, link_bytes_per_s),

@@ -144,13 +144,14 @@ class FootprintBatch:
 def alike(layouts: PlanLayouts, plan: ParallelPlan) -> Hashable:
     """Key of plans whose footprints are made together.
 
-    They have as many stages and chunks, in the same places, cut out of the same groups, and differ in layers, cuts,
-    replicas and microbatches.
+    They have as many stages and chunks, in the same places, cut out of the same groups, swap chunks or do not, and
+    differ in layers, cuts, replicas and microbatches.
     """
     s, division = plan, layouts.division(plan)
     return (
         *(s.schedule.joins_ends, s.schedule.weight_copies, s.pipeline_parallel, s.chunks),
         *(division.groups, division.body, frugal(s), s.offload, not s.offloaded, s.reshards),
+        s.schedule.chunk_by_chunk,
     )
 
 

@@ -395,7 +395,7 @@ class PlanTable:
         layouts, (places, which, *_), counts = self.options.layouts, self.placed, self._microbatches.tolist()
         for s, e, q in zip(self.plans, which.tolist(), self.alike[1].tolist(), strict=True):
             place, m = places[e], counts[q]
-            all_tell = s.schedule in (Schedule.GPIPE, Schedule.CACHED)
+            all_tell = s.schedule in (Schedule.GPIPE, Schedule.BREADTH_FIRST, Schedule.CACHED)
             sufficient = m if all_tell else min(m, 4 * s.pipeline_parallel)
             key = "in_flight", id(place), s.schedule, sufficient
             yield layouts.once(key, partial(place.in_flight, s.schedule, m))

@@ -258,7 +258,7 @@ class RecountedMemory(RecountedLayers):
         return held | {
             "activations_bytes": lost * kept,
             "working_bytes": lost * working,
-            "buffers_bytes": self._passing_bytes(blocks, n.weight_bytes),
+            "buffers_bytes": self._passing_bytes(device, blocks, n.weight_bytes),
             "reserved_bytes": framework.reserved_bytes,
         }
 
@@ -302,8 +302,11 @@ class RecountedMemory(RecountedLayers):
             "optimizer_bytes": each[2] * (divided if s.zero >= Zero.OPTIMIZER else whole),
         }
 
-    def _passing_bytes(self, blocks: Sequence[RecountedGroup], weight_bytes: float) -> float:
-        """Weights that are whole only for a while, and gradients of two groups on their way to the host."""
+    def _passing_bytes(self, device: int, blocks: Sequence[RecountedGroup], weight_bytes: float) -> float:
+        """Weights that are whole only for a while, and gradients of two groups on their way to the host.
+
+        Breadth-first pipelines have two chunks in place of two groups.
+        """
         s, framework, found = self.plan, self.framework, 0.0
         sizes = [self.parameters(block.layers).total for block in blocks if block.repeats]
         ends = sum(self.parameters(block.layers).total for block in blocks if not block.repeats)
@@ -313,11 +316,35 @@ class RecountedMemory(RecountedLayers):
             found += weight_bytes * ends  # gradients of embeddings and head, to the end of backward
         if s.zero >= Zero.WEIGHTS and not s.reshards and Offload.WEIGHTS not in s.offload:
             found += each * (sum(sizes) + ends)
-        elif s.zero >= Zero.WEIGHTS or Offload.WEIGHTS in s.offload:
+        elif s.zero >= Zero.WEIGHTS or (
+            Offload.WEIGHTS in s.offload and s.schedule is not Schedule.BREADTH_FIRST
+        ):
             found += each * (two + ends)
+        if s.schedule is Schedule.BREADTH_FIRST:
+            return found + self._swapped_bytes(device, each)
         if Offload.OPTIMIZER in s.offload:
             gradient = (
                 self.numerics.gradient_bytes if framework.gradient_bytes is None else framework.gradient_bytes
             )
             found += gradient * two / (self.ranks if s.zero >= Zero.GRADIENTS else 1)
+        return found
+
+    def _swapped_bytes(self, device: int, weight_bytes: float) -> float:
+        """Weights and gradients of two chunks of a device that come from its host and go there."""
+        s, framework, found = self.plan, self.framework, 0.0
+        gradient = (
+            self.numerics.gradient_bytes if framework.gradient_bytes is None else framework.gradient_bytes
+        )
+        swapped = {
+            Offload.WEIGHTS: (weight_bytes, Zero.WEIGHTS),
+            Offload.OPTIMIZER: (gradient, Zero.GRADIENTS),
+        }
+        for what, (each, divided_from) in swapped.items():
+            if what in s.offload:
+                held = [
+                    sum((self.parameters(block.layers) for block in self.chunks[chunk]), Parameters())
+                    for chunk in self.devices[device]
+                ]
+                sizes = [self.divided(one) if s.zero >= divided_from else one.total for one in held]
+                found += each * min(2 * max(sizes), sum(sizes))
         return found

@@ -40,12 +40,67 @@ class Recount(RecountedMemory):
     @cached_property
     def passes(self) -> list[tuple[RecountedPass, RecountedPass, RecountedPass]]:
         """Forward, forward again and backward of every chunk."""
+        if self.plan.offload and self._swaps:
+            return self._swapping_passes()
         alike: dict[tuple[RecountedGroup, ...], tuple[RecountedPass, RecountedPass, RecountedPass]] = {}
         for blocks in map(tuple, self.chunks):
             if blocks not in alike:
                 alike[blocks] = self._passes(blocks)
                 self._wait(alike[blocks], len(self.chunks))
         return [alike[tuple(blocks)] for blocks in self.chunks]
+
+    @property
+    def _swaps(self) -> bool:
+        """Whether weights and gradients move once for each chunk, all microbatches of which run together."""
+        return self.plan.schedule is Schedule.BREADTH_FIRST
+
+    def _swapping_passes(self) -> list[tuple[RecountedPass, RecountedPass, RecountedPass]]:
+        """The same where chunks of a device wait for one another to be moved."""
+        found = [self._passes(blocks) for blocks in self.chunks]
+        for own in self.devices:
+            self._swap([found[c][0] for c in own], own, turned=False)
+            self._swap(
+                [found[c][2] for c in own[::-1]],
+                own[::-1],
+                turned=True,
+                again=[found[c][1] for c in own[::-1]],
+            )
+        for three in found:
+            self._wait(three, len(found))
+        return found
+
+    def _swap(
+        self,
+        sides: Sequence[RecountedPass],
+        own: Sequence[int],
+        *,
+        turned: bool,
+        again: Sequence[RecountedPass] = (),
+    ) -> None:
+        """What a microbatch waits in each chunk of a device for weights that come and gradients that leave, once each.
+
+        A clock of the device, its link in and its link out, chunk by chunk; room for two chunks each way.
+        """
+        link, m = float(self.table[_HOST[0]][0]), self.microbatches
+        now = came = 0.0
+        ended, left = [0.0, 0.0], [0.0, 0.0]
+        kept_before = 0.0
+        for place, (side, chunk) in enumerate(zip(sides, own, strict=True)):
+            moved = [self._moved_bytes(block) for block in self.chunks[chunk]]
+            weights, kept, gradients = (sum(column) for column in zip(*moved, strict=True))
+            gradients *= turned
+            if not self.framework.hides_offload:
+                side.moved_s += (weights + gradients) / link / m
+                continue
+            computes = m * (side.device_s + (again[place].device_s if turned else 0.0))
+            came = max(came, ended[place]) + (m * kept_before + weights) / link
+            start, kept_before = max(now, came, left[place]), kept * turned
+            end = start + computes
+            left.append(max(left[-1], end) + gradients / link)
+            finish = max(end, left[-1]) if turned and place + 1 == len(own) else end
+            side.moved_s += (finish - now - computes) / m
+            now = end
+            ended.append(end)
 
     def _passes(self, blocks: Sequence[RecountedGroup]) -> tuple[RecountedPass, RecountedPass, RecountedPass]:
         sides = forward, recomputation, backward = RecountedPass(), RecountedPass(), RecountedPass()
@@ -146,6 +201,8 @@ class Recount(RecountedMemory):
         link, inward, outward = float(self.table[_HOST[0]][0]), [], []
         for block in blocks:
             weights, kept, gradients = self._moved_bytes(block)
+            if self._swaps:
+                weights = gradients = 0.0
             inward.append((weights + kept if turned else weights) / link)
             outward.append((gradients if turned else kept) / link)
         if not self.framework.hides_offload:
@@ -213,9 +270,10 @@ class Recount(RecountedMemory):
     def _window(self) -> float:
         """Passes of a microbatch that exchanges at the ends of an iteration have beside them."""
         s = self.plan
-        if s.schedule is not Schedule.INTERLEAVED:
+        if s.schedule not in (Schedule.INTERLEAVED, Schedule.BREADTH_FIRST):
             return 1.0
-        return (1 + (s.chunks - 1) * min(s.pipeline_parallel, self.microbatches)) / s.chunks
+        together = s.pipeline_parallel if s.schedule is Schedule.INTERLEAVED else self.microbatches
+        return (1 + (s.chunks - 1) * min(together, self.microbatches)) / s.chunks
 
     def _late_s(self, beside_s: float, exchange_s: float, pieces: int) -> float:
         """Exposed communication: seconds that an exchange of equal pieces adds to the computation beside it."""

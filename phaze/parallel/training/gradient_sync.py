@@ -203,10 +203,14 @@ def gradient_sync(
 def overlap_window(plan: ParallelPlan, microbatches: int) -> float:
     """Passes of one microbatch that all gradients but the last ones, or all weights but the first, have to hide behind.
 
-    An interleaved pipeline ends (and begins) chunk by chunk, as many microbatches of each as there are stages; other
-    schedules with the last (first) microbatch.
+    An interleaved pipeline ends (and begins) chunk by chunk, as many microbatches of each as there are stages, a
+    breadth-first one with all microbatches of a chunk; other schedules with the last (first) microbatch.
     """
     s = plan
-    if s.schedule is not Schedule.INTERLEAVED:
+    each = {
+        Schedule.INTERLEAVED: min(s.pipeline_parallel, microbatches),
+        Schedule.BREADTH_FIRST: microbatches,
+    }
+    if s.schedule not in each:
         return 1.0
-    return (1 + (s.chunks - 1) * min(s.pipeline_parallel, microbatches)) / s.chunks
+    return (1 + (s.chunks - 1) * each[s.schedule]) / s.chunks

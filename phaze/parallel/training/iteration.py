@@ -56,13 +56,17 @@ class MemoryBreakdown:
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """One training iteration; `memory` of every device of a pipeline, in stage order."""
+    """One training iteration; `memory` of every device of a pipeline, in stage order.
+
+    `host_link_bytes`: what the device that moves most exchanges with its host, both ways.
+    """
 
     iteration_s: float
     time: TimeBreakdown
     memory: tuple[MemoryBreakdown, ...]
     microbatches: int
     model_flops: float
+    host_link_bytes: float = 0.0
 
     @property
     def memory_bytes(self) -> float:

@@ -42,7 +42,7 @@ class Drivers:
 
     `recomputed` (A, U): layers of each unique kind that run forward twice; `data_parallel` (A,): pipelines;
     `cut_bytes` (A,): tensors between stages, all cuts together; `iteration_s` (A,). `gathers`: how often weights that
-    ranks divide are put together in an iteration.
+    ranks divide are put together in an iteration, `host_bytes`: what all devices exchange with the memory of hosts.
     """
 
     recomputed: Floats
@@ -50,6 +50,7 @@ class Drivers:
     cut_bytes: Floats
     iteration_s: Floats
     gathers: float = 0.0
+    host_bytes: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,10 @@ class ChainEnergy:
         return np.bincount(chain.index, minlength=len(chain.layers)).astype(np.float64)
 
     def _exchange(self, plans: Drivers, table: ArchitectureTable) -> Events:
-        """Stage exchanges, gradient reduction and optimizer step of all devices; links count both ends."""
+        """Exchanges of stages and hosts, gradient reduction and optimizer step of all devices.
+
+        Links count both ends, those to hosts the device's own.
+        """
         chain = self.timed.chain
         width, d = chain.tensor_parallel, plans.data_parallel
         replicas = d * chain.sharding.context  # ranks that share a sample hold the same parameters
@@ -120,7 +124,8 @@ class ChainEnergy:
         stepping_s = self.framework.optimizer_stretch * optimizer_s_per_parameter(table, self.numerics)
         stepped = optimizer_events(chain.parameters, self.numerics)
         step = as_kernels(stepped, chain.parameters * stepping_s, table) + exchanged
-        return step * (_ranks(chain) * d) + Events(link_bytes=2 * sent)
+        hosts = Events(hbm_bytes=plans.host_bytes, link_bytes=plans.host_bytes)
+        return step * (_ranks(chain) * d) + Events(link_bytes=2 * sent) + hosts
 
     def _among_replicas(self, collective: Collective, each_bytes: float, replicas: Floats) -> Floats:
         """Bytes that a device sends of so many per parameter; tensor ranks are replicas of what they keep whole."""

@@ -23,7 +23,7 @@ from phaze.hardware.derived_figures import under_load
 from phaze.parallel.chunk_division import Division
 from phaze.parallel.cluster import Cluster, Recompute
 from phaze.parallel.framework import Framework
-from phaze.parallel.parallel_plan import ParallelPlan, Zero, check_admissible, check_mode
+from phaze.parallel.parallel_plan import Offload, ParallelPlan, Zero, check_admissible, check_mode
 from phaze.parallel.pipelines.chunk_times import Chunks
 from phaze.parallel.pipelines.in_flight import in_flight_peak
 from phaze.parallel.pipelines.pipeline_schedule import chunks_of
@@ -37,7 +37,7 @@ from phaze.parallel.training.gradient_sync import (
     GradientSyncs,
     GradientSyncWork,
 )
-from phaze.parallel.training.host_offload import Host, OffloadTraffic
+from phaze.parallel.training.host_offload import Host, OffloadTraffic, SwappedChunks
 from phaze.parallel.training.iteration import Iteration, MemoryBreakdown, TimeBreakdown
 from phaze.parallel.training.iteration_energy import ChainEnergy, Drivers
 from phaze.parallel.training.layer_costs import CoreTimes, LayerCosts, cost_ahead, layer_costs
@@ -45,6 +45,8 @@ from phaze.parallel.training.memory_footprint import (
     ChunkFootprint,
     GroupFootprint,
     PlanMemory,
+    divided_parameters,
+    ranks_of,
     recomputed_groups,
 )
 from phaze.parallel.training.operator_costs import OperatorCosts
@@ -319,8 +321,11 @@ class Estimator:
         if not plan.offload:
             return None
         host, wire = Host.of(self.table, plan), self.rates.wire_bytes
-        footprint, division = self.memory_footprint(plan), self.division(plan)
-        return OffloadTraffic.of(host, footprint, division, plan, wire, hides=self.framework.hides_offload)
+        footprint, division, swapped = self.memory_footprint(plan), self.division(plan), None
+        if plan.schedule.chunk_by_chunk:
+            swapped = SwappedChunks(np.array(self.placed(plan)), self.microbatches(plan))
+        hides = self.framework.hides_offload
+        return OffloadTraffic.of(host, footprint, division, plan, wire, hides=hides, swapped=swapped)
 
     def memory_footprint(self, plan: ParallelPlan) -> GroupFootprint:
         """Memory footprint of every group of layers on a device."""
@@ -355,6 +360,7 @@ class Estimator:
             memory=self.memory(s),
             microbatches=microbatches,
             model_flops=chain.model_flops * (self.cluster.global_batch // s.microbatch),
+            host_link_bytes=float(self.host_link_bytes(s).max()),
         )
         if s.offload:
             Host.of(self.table, s).check(iteration)
@@ -419,10 +425,25 @@ class Estimator:
         return Drivers(
             np.bincount(chain.index, weights=again, minlength=len(chain.layers))[None].astype(np.float64),
             np.array([float(s.data_parallel)]),
-            np.array([float(boundary_bytes(chain, division).sum())]),
+            np.array([float(boundary_bytes(chain, division).sum()) if s.pipeline_parallel > 1 else 0.0]),
             np.array([iteration_s]),
             gathers=2.0 * self.microbatches(s) if s.zero is Zero.WEIGHTS else 0.0,
+            host_bytes=float(self.host_link_bytes(s).sum()) * s.width * s.data_parallel,
         )
+
+    def host_link_bytes(self, plan: ParallelPlan) -> Floats:
+        """Bytes of an iteration over the link between every device of a pipeline and its host, both ways, (p,)."""
+        traffic, placed = self.traffic(plan), np.array(self.placed(plan))
+        if traffic is None:
+            return np.zeros(len(placed))
+        runs = runs_of_a_chunk(plan, self.microbatches(plan))
+        found: Floats = traffic.bytes_in_iteration(runs)[placed].sum(axis=1)
+        if len({Offload.OPTIMIZER, Offload.WEIGHTS} & plan.offload) == 1:  # new weights change sides
+            held = self.device_parameters(plan)
+            ranks = ranks_of(plan) if plan.zero else (1, 1, 1)
+            stepped = divided_parameters(ranks, held.shared, held.experts, held.replicated)
+            found = found + self.rates.gathered_bytes * stepped
+        return found
 
     def step_s(self, plan: ParallelPlan) -> float:
         """Seconds of the optimizer, on the device or its host, per parameter."""

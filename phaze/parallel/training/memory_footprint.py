@@ -325,13 +325,26 @@ class PlanMemory:
         return self.divided_by or ranks_of(self.plan)
 
     def _passing(self, own: NDArray[np.int64]) -> Floats:
-        """Weights gathered or fetched, and gradients of two groups on their way to the host."""
+        """Weights gathered or fetched, and gradients of two groups, or chunks that swap, on their way to the host."""
         s, state, found = self.plan, self.state, np.zeros((*self.footprint.shared.shape[:-1], len(own)))
-        if s.zero >= Zero.WEIGHTS or Offload.WEIGHTS in s.offload:
+        swaps = s.schedule.chunk_by_chunk
+        if s.zero >= Zero.WEIGHTS or (Offload.WEIGHTS in s.offload and not swaps):
             found = found + self._gathered(own)
-        if Offload.OPTIMIZER in s.offload:
+        if Offload.WEIGHTS in s.offload and swaps:
+            found = found + state.gathered * self._swapped_parameters(own, divided=s.zero >= Zero.WEIGHTS)
+        if Offload.OPTIMIZER in s.offload and swaps:
+            found = found + state.gradient * self._swapped_parameters(own, divided=s.zero >= Zero.GRADIENTS)
+        elif Offload.OPTIMIZER in s.offload:
             ranks = np.asarray(self._ranks[0] if s.zero >= Zero.GRADIENTS else 1)
             found = found + state.gradient * self._passing_parameters(own) / ranks
+        return found
+
+    def _swapped_parameters(self, own: NDArray[np.int64], *, divided: bool) -> Floats:
+        """Parameters of two of the chunks of every device, or of ranks' parts of them, (..., p)."""
+        n, held = self.footprint, self.footprint.parameters
+        if divided:
+            held = divided_parameters(self._ranks, n.shared, n.experts, n.replicated)
+        found: Floats = np.minimum(2 * held[..., own].max(axis=-1), held[..., own].sum(axis=-1))
         return found
 
     def _gathered(self, own: NDArray[np.int64]) -> Floats:

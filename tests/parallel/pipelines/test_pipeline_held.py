@@ -59,7 +59,7 @@ def test_what_waits_for_input_gradients_and_what_for_weight_gradients(p, m):
 @pytest.mark.parametrize("schedule", TRAINING)
 @pytest.mark.parametrize("p", [2, 4, 6])
 def test_long_runs_hold_what_is_counted(schedule, p):
-    each = {Schedule.INTERLEAVED: 3}.get(schedule, schedule.chunks_per_device)
+    each = schedule.chunks_per_device or 3
     run = (schedule, p, 9 * p, each)
     for own, order, chunks in zip(
         in_flight(*run), orders(*run), chunks_of(schedule, p, each).tolist(), strict=True

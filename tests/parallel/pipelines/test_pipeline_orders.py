@@ -37,6 +37,12 @@ def test_interleaved_as_in_megatron_lm():
     assert second == "F0.1 F1.1 F0.3 B0.3 F1.3 B1.3 F2.1 B0.1 F3.1 B1.1 F2.3 B2.3 F3.3 B3.3 B2.1 B3.1"
 
 
+def test_breadth_first_passes_a_chunk_with_all_microbatches():
+    first, second = (written(order) for order in orders(Schedule.BREADTH_FIRST, 2, 3, 2))
+    assert first == "F0.0 F1.0 F2.0 F0.2 F1.2 F2.2 B0.2 B1.2 B2.2 B0.0 B1.0 B2.0"
+    assert second == "F0.1 F1.1 F2.1 F0.3 F1.3 F2.3 B0.3 B1.3 B2.3 B0.1 B1.1 B2.1"
+
+
 def test_zb_h1_keeps_as_many_microbatches_everywhere():
     each = [written(order, chunks=False) for order in orders(Schedule.ZB_H1, 3, 5)]
     assert each[0] == "F0 F1 F2 I0 W0 F3 I1 W1 F4 I2 W2 I3 W3 I4 W4"
@@ -86,6 +92,12 @@ def test_dualpipe_runs_passes_of_both_directions_as_one():
             (4, 6, 2),
             "interleaved needs a multiple of 4 microbatches for 4 stages, not 6",
         ),
+        (Schedule.BREADTH_FIRST, (4, 8, 1), "breadth-first needs at least 2 chunks per device, not 1"),
+        (
+            Schedule.BREADTH_FIRST,
+            (4, 3, 2),
+            "breadth-first needs at least 4 microbatches for 4 stages, not 3",
+        ),
         (Schedule.ZB_H1, (4, 3, 1), "zb-h1 needs at least 4 microbatches for 4 stages, not 3"),
         (Schedule.ZB_H2, (4, 6, 1), "zb-h2 needs at least 7 microbatches for 4 stages, not 6"),
         (Schedule.DUALPIPE, (4, 6, 1), "dualpipe needs at least 8 microbatches for 4 stages, not 6"),
@@ -103,6 +115,7 @@ def test_a_schedule_says_what_it_does_not_run_on(schedule, sizes, sentence):
     [
         (Schedule.ONE_F_ONE_B, 1, [[0, 1, 2, 3]]),
         (Schedule.INTERLEAVED, 2, [[0, 1, 2, 3, 0, 1, 2, 3]]),
+        (Schedule.BREADTH_FIRST, 2, [[0, 1, 2, 3, 0, 1, 2, 3]]),
         (Schedule.ZB_V, 2, [[0, 1, 2, 3, 3, 2, 1, 0]]),
         (Schedule.DUALPIPE, 1, [[0, 1, 2, 3], [3, 2, 1, 0]]),
     ],

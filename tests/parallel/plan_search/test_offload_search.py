@@ -40,6 +40,15 @@ FEW = replace(
 )
 LAUNCHES = {"dispatch_s": 2e-4, "dispatch_backward_s": 3e-4, "microbatch_s": 1e-3}
 HIDES = {"hides_gathers": True, "hides_reduction": True, "interference": 0.2, "hides_offload": True}
+SWAPPED = replace(
+    FEW,
+    microbatches=(1,),
+    tensor=(1,),
+    chunks=(1, 2),
+    zeros=(Zero.NONE,),
+    schedules=(Schedule.ONE_F_ONE_B, Schedule.BREADTH_FIRST),
+    offloads=(ALL[0], *(some for some in ALL if Offload.WEIGHTS in some)),
+)
 SOFTWARE = {
     "ideal": {},
     "hides": HIDES,
@@ -74,6 +83,19 @@ def test_no_plan_is_faster(said, host, tight):
     assert found.best[0].iteration.memory_bytes <= capacity
     assert found.best[0].plan.offload or tight == 1.0
     assert found.account.evaluated < found.account.total / 4
+
+
+@pytest.mark.parametrize("said", [SOFTWARE["ideal"], SOFTWARE["hides"]], ids=["ideal", "hides"])
+@pytest.mark.parametrize("link", [2e9, 32e9])
+def test_no_plan_is_faster_where_chunks_may_be_swapped(said, link):
+    e = case(said, {"host_bandwidth_bytes_per_s": link})
+    least = best_plans(e, SWAPPED, 0.0).least_memory_bytes
+    swaps = []
+    for capacity in (1.01 * least, 2 * least, 4 * least):
+        found = best_plans(e, SWAPPED, capacity)
+        assert isclose(found.best[0].iteration.iteration_s, brute_force_s(e, SWAPPED, capacity), rel_tol=1e-9)
+        swaps.append(found.best[0].plan.schedule.chunk_by_chunk)
+    assert swaps == [False, False, True]  # it takes room for the activations of all microbatches
 
 
 def test_a_small_host_takes_less():

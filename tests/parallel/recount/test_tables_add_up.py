@@ -48,7 +48,7 @@ def test_a_device_of_dualpipe_computes_as_much_as_one_of_any_schedule():
 def test_all_devices_together_receive_what_every_microbatch_passes_on(schedule):
     """The receipts of the busiest device, counted in the timeline: what its actions wait for from other devices."""
     e = costs("dense", "ideal")
-    s = ParallelPlan(2, 1, 4, schedule=schedule, chunks=schedule.chunks_per_device)
+    s = ParallelPlan(2, 1, 4, schedule=schedule, chunks=schedule.chunks_per_device or 2)
     found, loads, chunks = e.iteration(s), e.stage_times(s), e.chunks(s)
     seconds = []
     for order in e.timeline(s).orders:
@@ -88,7 +88,7 @@ def test_gathers_and_reductions_of_zero_3_are_told_apart():
         side = e.stage_times(s).backward
         assert side.gathered_s + side.reduced_s == pytest.approx(side.zero_s)
         if s.replicas > 1 and not s.sharding.replicated:
-            assert side.gathered_s.any()
+            assert side.gathered_s.any() or e.framework.hides_gathers
             assert side.reduced_s.any() == e.framework.reduces_every_microbatch
 
 

@@ -92,6 +92,7 @@ def plan_table(best: PlanResult, request: Mapping[str, Any] = MappingProxyType({
         ("energy per iteration, all devices", fmt.decimal(best.energy_per_iteration_j, "J")),
         ("devices used", devices_used(best.devices_used, request)),
         *([("memory at the host of a device", fmt.memory(host))] if (host := best.host_memory_bytes) else []),
+        *([("exchanged with its host", fmt.memory(moved))] if (moved := best.host_link_bytes) else []),
         ("microbatches of a pipeline", f"{best.strategy.microbatches:,}"),
     ):
         table.add_row(label, escape(value))
