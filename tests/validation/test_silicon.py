@@ -40,11 +40,14 @@ def test_components_are_joined_to_parts_that_make_the_die(tmp_path: Path) -> Non
 
 def test_a_power_that_the_clock_was_solved_from_is_not_judged(tmp_path: Path) -> None:
     path = tmp_path / "chip_specs.csv"
-    path.write_text("chip,die_mm2,tdp_w\nA100 SXM 40GB,826,400\nL40S,608,350\n")
+    path.write_text("chip,die_mm2,tdp_w\nA100 SXM 40GB,826,400\nL40S,608,350\nH200 SXM,814,700\n")
     columns = read_columns(path, TABLES[path.stem])
     assert powers(columns).measured.tolist() == [400]
-    assert powers(columns).excluded == {"its clock follows from the figure": 1}
-    assert areas(columns).measured.tolist() == [826, 608]
+    assert powers(columns).excluded == {
+        "its clock follows from the figure": 1,
+        "the energy of its products follows from the figure": 1,
+    }
+    assert areas(columns).measured.tolist() == [826, 608, 814]
 
 
 def test_a_figure_that_the_table_does_not_vouch_for_is_not_judged(tmp_path: Path) -> None:

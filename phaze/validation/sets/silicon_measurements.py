@@ -29,6 +29,9 @@ _ON_PHOTOS = {
 _RECALLED = {"die_mm2": r"die size recalled", "tdp_w": r"TDP\b[^;,]*\brecalled"}
 """Notes of a row by the figure that is in no source; the table's own words."""
 
+_PRODUCTS_BY_POWER = frozenset({"hopper"})
+"""Families whose energy of a product rests on their TDP alone (docs/decisions/0084-bursts-are-not-sustained.md)."""
+
 
 def areas(columns: Columns) -> Judged:
     """Die area in mm2, but for sizes that the table itself does not vouch for."""
@@ -38,14 +41,18 @@ def areas(columns: Columns) -> Judged:
 def powers(columns: Columns) -> Judged:
     """Thermal design power in W as vendors publish it, against the model's at the sustained clock.
 
-    Chips whose clock is solved from that very power tell nothing, nor does what the table itself does not vouch for.
+    Chips whose clock or energy is solved from that very power tell nothing, nor does what the table itself does not
+    vouch for.
     """
-    return _figures(
-        columns,
-        "tdp_w",
-        lambda chip: float(tdp_w(to_table([chip]))[0]),
-        lambda chip: chip.sources.get("clock_hz", "").startswith(FROM_LIMIT),
-    )
+    return _figures(columns, "tdp_w", lambda chip: float(tdp_w(to_table([chip]))[0]), _follows)
+
+
+def _follows(chip: Architecture) -> str | None:
+    """What of a chip was solved from its published power, so that its row tells nothing."""
+    if chip.sources.get("clock_hz", "").startswith(FROM_LIMIT):
+        return "its clock follows from the figure"
+    by_power = chip.value("family") in _PRODUCTS_BY_POWER
+    return "the energy of its products follows from the figure" if by_power else None
 
 
 def breakdown(columns: Columns) -> Judged:
@@ -82,9 +89,9 @@ def _figures(
     columns: Columns,
     column: str,
     figure: Callable[[Architecture], float],
-    known: Callable[[Architecture], bool] = lambda _: False,
+    known: Callable[[Architecture], str | None] = lambda _: None,
 ) -> Judged:
-    """A published figure of each chip against the model's, but where the model was given it (`known`)."""
+    """A published figure of each chip against the model's, but where the model was given it (`known` tells how)."""
     published, predicted, kept = columns.numbers(column), [], []
     notes = columns.text.get("note", ("",) * columns.rows)
     excluded: Counter[str] = Counter()
@@ -96,8 +103,8 @@ def _figures(
             excluded["recalled with low confidence"] += 1
         elif chip is None:
             excluded[NO_TEMPLATE] += 1
-        elif known(chip):
-            excluded["its clock follows from the figure"] += 1
+        elif (reason := known(chip)) is not None:
+            excluded[reason] += 1
         else:
             kept.append(row)
             predicted.append(figure(chip))
