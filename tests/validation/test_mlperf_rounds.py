@@ -37,6 +37,30 @@ def test_a_row_takes_the_plan_of_an_equal_system():
     assert judged.assumed == 1
 
 
+def test_a_submission_runs_by_the_configuration_that_it_names():
+    """The same row of another submitter takes the table's words."""
+    cells = dict(
+        zip(
+            NAMES,
+            ("5.1", "Nebius", LORA, "NVIDIA B300-SXM-270GB", "", "", "8", "8", "", "", "", "0.9"),
+            strict=True,
+        )
+    )
+    chip = mlperf_rounds._chip(cells)
+    assert mlperf_rounds._recipe(cells, chip) is Recipe.NVFP4
+    assert mlperf_rounds._recipe({**cells, "submitter": "Lenovo"}, chip) is Recipe.FP8
+    named = {
+        **cells,
+        "submitter": "NVIDIA",
+        "benchmark": "llama31_8b",
+        "accelerators": "512",
+        "precision_words": "fp4",
+    }
+    assert mlperf_rounds._recipe(named, chip) is Recipe.FP8
+    assert mlperf_rounds._degrees(named) == (2, 4)
+    assert mlperf_rounds._recipe({**named, "accelerators": "8"}, chip) is Recipe.NVFP4
+
+
 def test_what_is_left_out_is_counted():
     judged = mlperf_rounds.training(
         columns(
@@ -61,6 +85,7 @@ def test_frozen_weights_have_no_gradients():
     workload, framework = mlperf_rounds._software(LORA, Recipe.FP8)
     chip = mlperf_rounds._chip({"accelerator": H200})
     cells = {"benchmark": LORA, "accelerators": "8", "global_batch": "8", "tp": "", "cp": ""}
+    cells |= {"round": "5.0", "submitter": "Dell"}
     plan = mlperf_rounds._plan(cells, (1, 2))
     cluster = Cluster(8, 8, load_network("hgx-h100"))
     frozen, trained = (

@@ -25,7 +25,7 @@ GPUS = """
 schema_version: 1
 name: gpus
 base: h100
-fixed: {int32_alus: 0}  # functions at the rate of all ALUs, so that products fill the time
+fixed: {int32_alus: 0, family: ampere}  # fast functions, cheap products: some plans reach the limit
 axes:
   - {fields: [clock_hz], values: [0.2GHz, 0.6GHz, 1.5GHz]}
   - {fields: [vector_cores], values: [16, 132]}

@@ -28,6 +28,13 @@ _DECODERS: Mapping[str, tuple[str, str]] = {
     "llama31_8b": ("LLAMA 3.1 8B", "mlperf-2024"),
 }
 """Model and framework by benchmark."""
+_STATED: Mapping[tuple[str, ...], tuple[Recipe, tuple[int, int]]] = {
+    ("5.1", "NVIDIA", "llama31_8b", "512"): (Recipe.FP8, (2, 4)),
+    ("5.1", "Nebius", "llama2_70b_lora", "8"): (Recipe.NVFP4, (1, 1)),
+}
+"""Recipe, tensor and context degrees of submissions whose configuration is not the one that the table names: those that
+their README or start script names (github mlcommons/training_results_v5.1, {theia,tyche}_ngpu512_ngc25.09_nemo in
+NVIDIA/benchmarks/llama31_8b/implementations, Nebius/benchmarks/llama2_70b_lora/configs/nebius_b300_n1)."""
 _TOKENS = 8192  # of a packed sample of both
 _NODE = 8
 _PCIE = ("NVL-",)  # cards whose clocks differ from those of the modules that bear their name
@@ -58,8 +65,14 @@ def _system(cells: _Cells) -> _System:
     return cells["benchmark"], cells["accelerator"], cells["accelerators"]
 
 
+def _stated(cells: _Cells) -> tuple[Recipe, _Degrees] | None:
+    return _STATED.get(tuple(cells[name] for name in ("round", "submitter", "benchmark", "accelerators")))
+
+
 def _degrees(cells: _Cells) -> _Degrees | None:
     """Tensor and context degrees in the name of a configuration; None where it has none."""
+    if stated := _stated(cells):
+        return stated[1]
     named = cells["tp"] and cells["cp"]
     return (int(cells["tp"]), int(cells["cp"])) if named else None
 
@@ -100,11 +113,13 @@ def _network(cells: _Cells) -> Network | None:
 
 
 def _recipe(cells: _Cells, chip: Architecture) -> Recipe | None:
-    """Linear layers: in 8 bits; in 4 where a configuration says so, and in NVIDIA's own submissions of round 5.1."""
+    """Linear layers: in 8 bits; in 4 where a configuration says so."""
     if cells["benchmark"] == "bert":
         return None
-    four = "fp4" in cells["precision_words"] or (cells["round"] == "5.1" and cells["submitter"] == "NVIDIA")
-    return Recipe.NVFP4 if four and str(chip.value("family")) == "blackwell" else Recipe.FP8
+    if stated := _stated(cells):
+        return stated[0]
+    four = "fp4" in cells["precision_words"] and str(chip.value("family")) == "blackwell"
+    return Recipe.NVFP4 if four else Recipe.FP8
 
 
 def _plan(cells: _Cells, equal: _Degrees | None) -> ParallelPlan | None:
