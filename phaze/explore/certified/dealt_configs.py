@@ -32,19 +32,15 @@ Choose = Callable[[Flags], PointPool]
 
 
 def dealt(configs: Sequence[TrainingConfig]) -> Flags:
-    """Which configs are for the other process, (configs,): every other group of those whose layers have much in common.
+    """Which configs are for the other process, (configs,): half of the groups of those with much in common.
 
-    These differ in how experts are divided, in what runs again, and in where stages may be cut.
+    A group differs in how experts are divided, in what runs again, and in where stages may be cut. By turns (Thue and
+    Morse), so that no process has all groups of one kind, as those with sequence parallelism, of which most matter.
     """
     groups: dict[tuple[Any, ...], int] = {}
-    return np.array(
-        [
-            groups.setdefault((c.recipe, c.microbatch, c.tensor_parallel, c.sequence, c.context), len(groups))
-            % 2
-            for c in configs
-        ],
-        dtype=np.bool_,
-    )
+    each = ((c.recipe, c.microbatch, c.tensor_parallel, c.sequence, c.context) for c in configs)
+    numbers = [groups.setdefault(group, len(groups)) for group in each]
+    return np.array([number.bit_count() % 2 for number in numbers], dtype=np.bool_)
 
 
 @dataclass

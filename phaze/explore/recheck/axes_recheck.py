@@ -24,7 +24,7 @@ from phaze.explore.evaluation.design_candidates import Block, Candidates
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.training_config import TrainingConfig, config_of_placement, config_of_row
 from phaze.explore.recheck.architecture_sample import Population, pick_sample
-from phaze.explore.recheck.common_recheck import Recheck
+from phaze.explore.recheck.common_recheck import Recheck, Sampled
 from phaze.explore.recheck.elementary_checks import (
     bound_agrees,
     counts_agree,
@@ -57,12 +57,11 @@ class AxesRecheck(Recheck):
     """The re-check of a run over any axes."""
 
     def checks(self) -> Iterator[Check]:
-        """Its claims, its winner, its counts, its points, and others."""
+        """Its claims, its winner, its counts, and its points."""
         yield from self._claims()
         yield from self._winner()
         yield counts_agree(self.parts(), self.document.certificate)
         yield from self._frontier()
-        yield from self._samples()
 
     @cached_property
     def _candidates(self) -> Candidates:
@@ -177,7 +176,7 @@ class AxesRecheck(Recheck):
             note=f"{count} of {len(found)} not",
         )
 
-    def _samples(self) -> Iterator[Check]:
+    def sampled(self) -> Sampled:
         """Architectures that were picked, in several configs each."""
         population = Population(self._candidates, self.request.tasks)
         frontier = [point.architecture for point in self.document.frontier]
@@ -185,20 +184,12 @@ class AxesRecheck(Recheck):
         chosen = pick_sample(strata, self.samples, set())
         block = self._candidates.within(np.array(list(chosen), dtype=np.int64))
         values, row = self._evaluated(block) if len(block) else (np.zeros((0, self._claimed.shape[1])), [])
-        worth = objective(self.request, values)
+        worth, found = objective(self.request, values), []
         for i, number in enumerate(block.numbers.tolist()):
             most = float(worth[np.array(row) == i].max(initial=0.0))
             name = self._candidates.architecture(number).name
-            self._found.append(
-                Sample(id=name, stratum=chosen[number], value=most, tdp_w=float(block.tdp_w[i]))
-            )
-        limit, best = self.document.certificate.upper_bound, float(worth.max(initial=0.0))
-        yield Check(
-            name="no sampled point beats the bound",
-            passed=best <= limit * (1 + SAME),
-            note=f"best of {len(values)}: {best:.9g}, at most {limit:.9g}",
-        )
-        yield self._none_missing(values)
+            found.append(Sample(id=name, stratum=chosen[number], value=most, tdp_w=float(block.tdp_w[i])))
+        return Sampled(found, [self._below_the_bound(worth), self._none_missing(values)])
 
     def _evaluated(self, block: Block) -> tuple[Floats, list[int]]:
         """Values of all points of the sample that fit and are settled, and the architecture of each."""
@@ -217,6 +208,14 @@ class AxesRecheck(Recheck):
             values[at] = points.settled(config, np.array([ordered[int(k)][0] for k in at], dtype=np.intp))
         kept = np.flatnonzero(np.isfinite(values).all(axis=1))
         return values[kept], [ordered[int(k)][0] for k in kept]
+
+    def _below_the_bound(self, worth: Floats) -> Check:
+        limit, best = self.document.certificate.upper_bound, float(worth.max(initial=0.0))
+        return Check(
+            name="no sampled point beats the bound",
+            passed=best <= limit * (1 + SAME),
+            note=f"best of {len(worth)}: {best:.9g}, at most {limit:.9g}",
+        )
 
     def _none_missing(self, values: Floats) -> Check:
         name = "no sampled point is missing from the frontier"

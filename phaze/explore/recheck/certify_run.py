@@ -23,7 +23,7 @@ from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.recheck.architecture_sample import Population, pick_sample
 from phaze.explore.recheck.axes_recheck import AxesRecheck
-from phaze.explore.recheck.common_recheck import Recheck
+from phaze.explore.recheck.common_recheck import Recheck, Sampled
 from phaze.explore.recheck.document_recheck import placed, question_unchanged
 from phaze.explore.recheck.elementary_checks import (
     Leaves,
@@ -48,12 +48,11 @@ class ThroughputPowerRecheck(Recheck):
     """The re-check of a run over throughput and TDP."""
 
     def checks(self) -> Iterator[Check]:
-        """Its claims, its winner, its counts, its points, and others."""
+        """Its claims, its winner, its counts, and its points."""
         yield from self._claims()
         yield from self._winner()
         yield counts_agree(self.parts(), self.document.certificate)
         yield from self._table()
-        yield from self._samples()
 
     # -- what the figures mean ------------------------------------------------------------------------------
 
@@ -120,7 +119,7 @@ class ThroughputPowerRecheck(Recheck):
         )
         yield self._none_missing("no evaluated design is missing from the frontier", rows)
 
-    def _samples(self) -> Iterator[Check]:
+    def sampled(self) -> Sampled:
         """Architectures that were not evaluated, evaluated."""
         part = self.part
         candidates = Candidates(part.space, part.budgets)
@@ -130,18 +129,20 @@ class ThroughputPowerRecheck(Recheck):
         chosen = pick_sample(strata, self.samples, known)
         numbers = np.array(list(chosen), dtype=np.int64)
         block = candidates.within(numbers)
-        rows = []
+        rows, found = [], []
         if len(numbers):
-            found = np.stack([self._reached(task, block.table, w) for w, task in enumerate(part.tasks)])
-            rows = [(float(t), self._worth.score(found[:, i])) for i, t in enumerate(block.tdp_w)]
+            reached = np.stack([self._reached(task, block.table, w) for w, task in enumerate(part.tasks)])
+            rows = [(float(t), self._worth.score(reached[:, i])) for i, t in enumerate(block.tdp_w)]
         for number, (tdp, score) in zip(block.numbers.tolist(), rows, strict=True):
             value = self._worth.value(score, tdp) if score > 0 else 0.0
             name = candidates.architecture(number).name
-            self._found.append(Sample(id=name, stratum=chosen[number], value=value, tdp_w=tdp))
-        yield self._none_better(
-            "no sampled design beats the bound", rows, self.document.certificate.upper_bound
-        )
-        yield self._none_missing("no sampled design is missing from the frontier", rows)
+            found.append(Sample(id=name, stratum=chosen[number], value=value, tdp_w=tdp))
+        bound = self.document.certificate.upper_bound
+        checks = [
+            self._none_better("no sampled design beats the bound", rows, bound),
+            self._none_missing("no sampled design is missing from the frontier", rows),
+        ]
+        return Sampled(found, checks)
 
     def _evaluated(self, candidates: Candidates) -> Iterator[dict[str, Any]]:
         """Hardware fields of the rows of the design table."""

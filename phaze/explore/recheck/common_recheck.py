@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ from phaze.explore.recheck.network_recheck import NetworksRecheck
 from phaze.explore.recheck.rechecked_points import MaximisedValue
 from phaze.explore.recheck.several_recheck import SeveralClusters, SeveralWorkloads
 from phaze.explore.request.explore_request import ExploreRequest, StrategyChoice
-from phaze.explore.request.search_progress import Clock, Progress
+from phaze.explore.request.search_progress import Clock, Progress, SilentProgress
+from phaze.explore.request.search_resources import run_in_fork
 from phaze.explore.robustness import robust_answer
 
 _TIMES = frozenset({"elapsed_s"})
@@ -110,6 +112,14 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
+class Sampled:
+    """Architectures that were evaluated beside those of a run, and what they say of its claims."""
+
+    samples: list[Sample]
+    checks: list[Check]
+
+
+@dataclass(frozen=True)
 class Recheck(ABC):
     """A run, the request it answered, its design table, and how many architectures to evaluate.
 
@@ -124,11 +134,14 @@ class Recheck(ABC):
     seed: int
     progress: Progress
     of_networks: ExploreRequest | None = None
-    _found: list[Sample] = field(default_factory=list)
 
     @abstractmethod
     def checks(self) -> Iterator[Check]:
-        """Every claim worked out again; those of samples add to what was found."""
+        """Every claim worked out again."""
+
+    @abstractmethod
+    def sampled(self) -> Sampled:
+        """Architectures of the space evaluated, which no claim is of, and claims held against them."""
 
     def parts(self) -> Iterator[ExploreRequest]:
         """The request, or one for every network, or number of devices of a cluster, that may have been searched."""
@@ -152,17 +165,38 @@ class Recheck(ABC):
         """All checks, whether they pass or not, and what none of them speaks of."""
         leaves = Leaves.of(self.document)
         whole = DocumentRecheck(self.part, self.document, self.designs, leaves)
-        checks = [whole.hardware()]
+        checks, samples = [whole.hardware()], list[Sample]()
         if checks[0].passed:
-            checks += [*self.checks(), *self._counted(whole.checks(), leaves), *self._beside(leaves)]
+            with self._sampled_beside() as sampled:
+                claims, told = [*self.checks()], [*self._counted(whole.checks(), leaves)]
+                beside = sampled()
+            checks += [*claims, *beside.checks, *told, *self._beside(leaves)]
+            samples = beside.samples
         return CertifyReport(
             run=self.name,
             passed=all(check.passed for check in checks),
             checks=checks,
-            samples=self._found,
+            samples=samples,
             seed=self.seed,
             unchecked=leaves.unchecked,
         )
+
+    @contextmanager
+    def _sampled_beside(self) -> Iterator[Callable[[], Sampled]]:
+        """Have architectures evaluated by a copy of this process, if any; what is given waits for them."""
+        if not self.samples:
+            yield self.sampled
+            return
+        quiet = replace(self, progress=SilentProgress())
+        with run_in_fork(lambda: iter([quiet.sampled()])) as told:
+
+            def sampled() -> Sampled:
+                self.progress.update("checking samples", 0, self.samples, "architectures of the space")
+                found = told()
+                assert found is not None  # there is no limit of time
+                return found
+
+            yield sampled
 
     def _counted(self, checks: Iterator[Check], leaves: Leaves) -> Iterator[Check]:
         """The same checks, with progress by the figures of the document that none has spoken of yet."""
