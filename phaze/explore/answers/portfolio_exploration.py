@@ -182,6 +182,7 @@ class CommonExploration(Exploration):
             lambda speeds, _tdp_w, _area_mm2: self.rule.score(speeds),
             ClockShare(self.reporting.left_s()),
             self.resources,
+            self.evaluators,
         )
         evaluated = oracle.evaluate(numbers)
         found = EvaluatedDesigns(self.candidates, self.evaluators, evaluated, self.reporting)

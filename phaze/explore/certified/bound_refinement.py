@@ -37,6 +37,9 @@ STEPS = {
 """States of one schedule that points of a stage may take: all points take a step before one takes the next, so that
 one wide layer does not take all of the time."""
 
+WORTH_BATCH = 128
+"""Points of one config that are tightened together while others are still to come: fewer wait for more."""
+
 LEADING = 32
 """Points that promise more than is reached whose schedules are searched together: one may rule out others."""
 
@@ -65,6 +68,7 @@ class Refinement:
         self._progress = progress
         self._best = 0.0
         self._learnt = False
+        self._least = 1
         self.holds_all = False
         self.pool = PointPool.empty()
         self.fallen: Counter[str] = Counter()
@@ -83,6 +87,7 @@ class Refinement:
 
         `early`: no longer than half of the time, as others are still to come.
         """
+        self._least = WORTH_BATCH if early else 1
         while len(self.pool) > most and not (self._clock.half_over if early else self._clock.over):
             if not len(at := self._most_promising(BoundStage.PATH, self._points.batch)):
                 return
@@ -135,11 +140,20 @@ class Refinement:
     def _first_in(self, configs: Flags) -> PointPool:
         """What `tighten` takes first of points in some configs, (configs,)."""
         at = np.flatnonzero((self.pool.stage == BoundStage.PATH) & configs[self.pool.config])
-        return self.pool.take(self._most_promising_of(at, self._points.batch))
+        return self.pool.take(self._most_promising_of(self._worthwhile(at), self._points.batch))
 
     def _most_promising(self, stage: BoundStage, most: int) -> Rows:
         """The most urgent points in the config that has the very most to gain: one config's share their costs."""
-        return self._most_promising_of(np.flatnonzero(self.pool.stage == stage), most)
+        at = np.flatnonzero(self.pool.stage == stage)
+        return self._most_promising_of(self._worthwhile(at) if stage == BoundStage.PATH else at, most)
+
+    def _worthwhile(self, at: Rows) -> Rows:
+        """Those of some points that are enough of their config to be looked at now."""
+        if self._least <= 1 or not len(at):
+            return at
+        config = self.pool.config[at]
+        found: Rows = at[np.bincount(config)[config] >= self._least]
+        return found
 
     def _most_promising_of(self, at: Rows, most: int) -> Rows:
         """The same of some of the points."""

@@ -93,6 +93,7 @@ class Evaluation:
 class Oracle:
     """Evaluates candidates of one space for some workloads; asking twice costs nothing.
 
+    `known`: an evaluator per workload on hardware of the whole space, where there are some, whose costs are shared.
     `history`: the architectures evaluated, in the order in which they were asked for. Those over a budget are
     known from their size, cost nothing and are not in it.
     """
@@ -102,6 +103,7 @@ class Oracle:
     merit: Merit
     clock: Clock
     resources: SearchResources = ALONE
+    known: Sequence[Evaluator] = ()
     history: list[Evaluation] = field(default_factory=list)
     _known: dict[int, Evaluation] = field(default_factory=dict)
 
@@ -165,7 +167,7 @@ class Oracle:
 
     @cached_property
     def _judge(self) -> PointJudge:
-        return PointJudge(self.candidates, self.tasks, self.resources.memo)
+        return PointJudge(self.candidates, self.tasks, self.resources.memo, list(self.known))
 
     def _over_budget(self, numbers: Integers) -> list[Evaluation]:
         """Candidates that are over a budget: nothing is known of them but their size."""
