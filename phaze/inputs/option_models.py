@@ -178,7 +178,7 @@ class TaskOptions(Options):
     plans: str | Path | Plans = option(
         "full",
         "Space of plans: full (what can be launched), any (ragged degrees, too), layers (recompute layer by layer), "
-        "megatron, phaze, or a YAML file.",
+        "branches (side by side), megatron, phaze, or a YAML file.",
         metavar="NAME|FILE",
         offers=Packaged.PLANS,
     )

@@ -91,9 +91,11 @@ def divide(
     return cut(whole, parts, stages, chain.workload)
 
 
-def undivided(chain: LayerChain, grain: Grain = Grain.BLOCK) -> Division:
-    """The chain in one part."""
+def undivided(chain: LayerChain, grain: Grain = Grain.BLOCK, *, branches: bool = False) -> Division:
+    """The chain in one part. Of `branches` every group counts as one that repeats: each may start a stage."""
     groups = groups_of(chain, grain)
+    if branches:
+        return Division(groups, (True,) * len(groups), ((0, len(groups) - 1),))
     kinds = [tuple(chain.index[first : last + 1]) for first, last in groups]
     return Division(groups, _body(kinds), ((0, len(groups) - 1),))
 

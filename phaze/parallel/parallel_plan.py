@@ -68,7 +68,8 @@ class ParallelPlan:
     group). `shard_group`: ranks that ZeRO divides over (hybrid sharding); None, all replicas. `reshards`: whether
     weights are dropped after forward and gathered again (ZeRO 3). `offload`: what lies in the host's memory.
     `layers`: what of every repeated group full recompute applies to, in model order, `recomputed` being the groups of
-    every part of which something runs again; empty, all of these groups.
+    every part of which something runs again; empty, all of these groups. `branches`: whether parts that need nothing of
+    one another run side by side: stages are a graph, in the order of its layers, each on a device of its own.
     """
 
     microbatch: int
@@ -89,6 +90,7 @@ class ParallelPlan:
     stages: tuple[int, ...] = ()
     grain: Grain = Grain.BLOCK
     layers: tuple[LayerRun, ...] = ()
+    branches: bool = False
 
     @property
     def stays_whole(self) -> bool:
@@ -185,8 +187,20 @@ def check_admissible(plan: ParallelPlan, cluster: Cluster, microbatches: int) ->
         raise InputError(f"{s.sharding.expert} groups of experts do not divide {s.expert_ranks} devices")
     if s.shard_group is not None and s.replicas % s.shard_group:
         raise InputError(f"groups of {s.shard_group} do not divide {s.replicas} replicas")
+    if s.branches:
+        _check_branches(s)
     if (why := refusal(s.schedule, s.pipeline_parallel, microbatches, s.chunks)) is not None:
         raise InputError(why)
+
+
+def _check_branches(plan: ParallelPlan) -> None:
+    """Raise InputError for what no graph of stages runs."""
+    if plan.schedule is not Schedule.ONE_F_ONE_B or plan.chunks > 1 or plan.pipeline_parallel == 1:
+        raise InputError("branches run side by side on several stages of one part each, under 1f1b")
+    if plan.offload or plan.offloaded or plan.layers:
+        raise InputError(
+            "where branches run side by side nothing is left to hosts, and blocks recompute whole"
+        )
 
 
 def check_mode(plan: ParallelPlan, mode: Mode) -> None:

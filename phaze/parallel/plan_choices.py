@@ -92,7 +92,10 @@ class Choices(BaseModel):
         tuple[Zero, ...] | None,
         Field(description="the same beside pipeline parallelism; none: as zero", min_length=1),
     ] = None
-
+    branches: Annotated[
+        bool | None,
+        Field(description="whether branches of a model may run side by side, so that stages are a graph"),
+    ] = None
     orders: Annotated[
         tuple[RankOrder, ...] | None, Field(description="groups from neighbours to strangers", min_length=1)
     ] = None
@@ -227,6 +230,9 @@ class Plans(Choices):
         tuple[frozenset[Offload], ...],
         Field(description="what hosts keep, each choice one list", min_length=1),
     ] = (frozenset(),)
+    branches: Annotated[
+        bool, Field(description="whether branches of a model may also run side by side: stages are a graph")
+    ] = False
 
     def within(self, name: str, choices: Choices | None) -> Self:
         """Choices that a framework of a name runs. Raises InputError where there are none."""

@@ -35,7 +35,8 @@ class PlanSpace:
     maybe none (with activations at hosts, of all or none); otherwise of all. Where it `balances`, stages of one chunk
     are also cut where the longest of them is shortest. `offloads`: what hosts keep. `grains`: what pipelines are cut
     into; what is in one part is of blocks. `by_layer`: where it is frugal, layers of blocks may also run again alone,
-    those of every device that take least and make it fit.
+    those of every device that take least and make it fit. `branches`: whether parts that need nothing of one another
+    may also run side by side.
     """
 
     microbatches: tuple[int, ...] = MICROBATCHES
@@ -59,6 +60,7 @@ class PlanSpace:
     equal: bool = False
     grains: tuple[Grain, ...] = (Grain.BLOCK,)
     pipelined_zeros: tuple[Zero, ...] | None = None
+    branches: bool = False
 
     def shapes(self, workload: Workload, cluster: Cluster) -> Iterator[ParallelPlan]:
         """Microbatch, sharding and recompute: what decides on layers and their times."""
@@ -200,6 +202,7 @@ def plan_space(workload: Workload, cluster: Cluster, framework: Framework, plans
         equal=some.stages is Cut.EQUAL,
         balances=some.stages is not Cut.EQUAL,
         grains=_grains(workload, some),
+        branches=some.branches,
         **_degrees(workload, cluster, some),
         **_recomputes(workload, framework, some.recompute or tuple(RecomputeChoice)),
     )
@@ -230,6 +233,7 @@ def forward_only(space: PlanSpace, mode: Mode) -> PlanSpace:
         by_layer=False,
         zeros=(Zero.NONE,),
         pipelined_zeros=None,
+        branches=False,
         offloads=(frozenset(),),
     )
     if mode is not Mode.DECODE:

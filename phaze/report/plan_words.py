@@ -89,7 +89,9 @@ def _words(s: StrategyRecord) -> Iterator[str]:
         yield f"whole {' + '.join(s.whole_layers)}"
     if s.pipeline_parallel > 1:
         yield s.schedule + (f" x {s.chunks}" if s.chunks > 1 else "")
-    if s.grain == "layer":
+    if s.feeds is not None:
+        yield f"branches side by side, {_depth(s.feeds)} stages deep"
+    elif s.grain == "layer":
         yield "stages of half blocks"
     yield f"microbatch {s.microbatch_size}"
     if s.layers:
@@ -104,6 +106,14 @@ def _words(s: StrategyRecord) -> Iterator[str]:
         yield "pipelines inside"
     if s.offload:
         yield " and ".join(s.offload) + " at the host"
+
+
+def _depth(feeds: list[list[int]]) -> int:
+    """Stages on the longest path."""
+    depth = [1] * len(feeds)
+    for stage in reversed(range(len(feeds))):
+        depth[stage] += max((depth[other - 1] for other in feeds[stage]), default=0)
+    return max(depth)
 
 
 def _again(s: StrategyRecord) -> Iterator[str]:

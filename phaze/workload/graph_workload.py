@@ -12,6 +12,7 @@ from typing import Protocol
 
 from phaze.errors import InputError, Remark
 from phaze.workload.fusion_rules import ALL_FUSION, Fusion
+from phaze.workload.layers.branching_layers import branching_graph, branching_segments, layer_edges
 from phaze.workload.layers.layer_builder import build_layer, tied_parameters
 from phaze.workload.layers.layer_cutting import Segment, cut, distinct_names, whole_context
 from phaze.workload.layers.layer_reuse import Interpolated, Repeats, Signatures, interpolate_layers
@@ -27,7 +28,7 @@ from phaze.workload.training.activation_recompute import multiplies_activations
 from phaze.workload.training.backward_pass import differentiable, model_parameters
 from phaze.workload.training.training_loss import with_loss
 from phaze.workload.training.training_numerics import Optimizer, Precision, in_precision, numerics
-from phaze.workload.work import Format, Layer, LayerChain
+from phaze.workload.work import Format, Layer, LayerChain, LayerEdge, LayerGraph
 from phaze.workload.workload import Mode, Numerics
 
 TOKENS_PER_STEP = 4 * 2**20
@@ -61,13 +62,17 @@ class ForwardModel(Protocol):
 
 @dataclass(frozen=True)
 class _Divided:
-    """The undivided model at one microbatch size, cut into layers; `tied`: parameters that several layers read."""
+    """The undivided model at one microbatch size, cut into layers; `tied`: parameters that several layers read.
+
+    `edges` between layers, where branches are layers of their own.
+    """
 
     whole: UndividedModel
     unique: tuple[Segment, ...]
     index: tuple[int, ...]
     names: tuple[str, ...]
     tied: frozenset[str]
+    edges: tuple[LayerEdge, ...] = ()
 
 
 _Kept = tuple[Sharding, bool, bool]
@@ -110,6 +115,8 @@ class GraphWorkload:
         self._fusion = fusion
         self._recipe = recipe
         self._in_recipe: dict[Recipe, GraphWorkload] = {}
+        self._branches = False
+        self._branching: GraphWorkload | None = None
         self._divided: dict[int, _Divided] = {}
         self._chains: dict[_Kept, dict[int, LayerChain]] = {}
         self._interpolated: Interpolated = {}
@@ -155,11 +162,17 @@ class GraphWorkload:
     def in_recipe(self, recipe: Recipe) -> GraphWorkload:
         """The same model with its linear layers in few bits (cached)."""
         if recipe not in self._in_recipe:
-            other = copy(self)
-            other._recipe, other._divided, other._layers = recipe, {}, {}
-            other._chains, other._interpolated = {}, {}
+            other = self._anew()
+            other._recipe = recipe
             self._in_recipe[recipe] = other
         return self._in_recipe[recipe]
+
+    def _anew(self) -> GraphWorkload:
+        """The same workload, of which no layer is known yet."""
+        other = copy(self)
+        other._divided, other._layers, other._chains, other._interpolated = {}, {}, {}, {}
+        other._branching = None
+        return other
 
     @property
     def recipe(self) -> Recipe | None:
@@ -272,6 +285,22 @@ class GraphWorkload:
             known[microbatch] = between or self._build(microbatch, *key)
         return known[microbatch]
 
+    def layer_graph(
+        self,
+        microbatch: int,
+        sharding: int | Sharding,
+        *,
+        selective: bool = False,
+        keeps_products: bool = False,
+    ) -> LayerGraph:
+        """The model as a graph of layers, branches in one piece each; options and errors are those of `chain`."""
+        if self._branching is None:
+            self._branching = self._anew()
+            self._branching._branches = True
+        other = self._branching
+        order = other.chain(microbatch, sharding, selective=selective, keeps_products=keeps_products)
+        return LayerGraph(order, other._cut(microbatch).edges)
+
     def _between(self, microbatch: int, known: Mapping[int, LayerChain]) -> LayerChain | None:
         """Chain between those of smaller and larger microbatches, where three are known."""
         if len(known) < _LINE or not min(known) < microbatch < max(known):
@@ -329,7 +358,7 @@ class GraphWorkload:
 
     def _from_short(self, microbatch: int) -> _Divided | None:
         """The layers of all blocks from those of a few."""
-        if self._short is None:
+        if self._short is None or self._branches:
             return None
         model, repeats = self._short
         parts = self._parts(model, microbatch)
@@ -338,8 +367,10 @@ class GraphWorkload:
 
     def _parts(self, model: ForwardModel, microbatch: int) -> _Divided:
         graph = self._prepared(model, microbatch)
+        if self._branches:
+            graph = branching_graph(graph)
         ctx = self.rules_context(graph)
-        segments = classify_segments(cut(graph, ctx, fusion=self._fusion), graph)
+        segments = self._segments(graph, ctx)
         signatures, numbers = Signatures(graph, ctx), dict[Hashable, int]()
         unique: list[Segment] = []
         index = []
@@ -350,7 +381,13 @@ class GraphWorkload:
                 unique.append(segment)
             index.append(numbers[key])
         names, tied = distinct_names(segments), tied_parameters(segments, ctx)
-        return _Divided(UndividedModel(graph, ctx), tuple(unique), tuple(index), names, tied)
+        edges = layer_edges(segments, ctx) if self._branches else ()
+        return _Divided(UndividedModel(graph, ctx), tuple(unique), tuple(index), names, tied, edges)
+
+    def _segments(self, graph: OperatorGraph, ctx: OperatorContext) -> tuple[Segment, ...]:
+        if self._branches:
+            return branching_segments(graph, ctx, self._fusion)
+        return classify_segments(cut(graph, ctx, fusion=self._fusion), graph)
 
 
 def answerable_mode(model: ForwardModel, mode: Mode) -> Mode:

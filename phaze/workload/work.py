@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 
 from phaze.workload.fusion_rules import Fused
 from phaze.workload.parallel_degrees import Group, Shardable, Sharding
@@ -325,3 +326,28 @@ class LayerChain:
         """Parameters that belong to whole layers."""
         whole = self.replicated
         return sum(self.layers[i].parameters for i in self.index if whole[i])
+
+
+@dataclass(frozen=True, slots=True)
+class LayerEdge:
+    """Tensor that one layer makes and another reads: positions of both and the bytes of one microbatch, undivided."""
+
+    source: int
+    target: int
+    boundary_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class LayerGraph:
+    """A model as a graph of layers: `order` holds them in topological order, edges are by (source, target).
+
+    The edges say which tensors a layer of `order` exchanges, not its place between two others.
+    """
+
+    order: LayerChain
+    edges: tuple[LayerEdge, ...]
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether every layer feeds the next one and no other."""
+        return [(e.source, e.target) for e in self.edges] == list(pairwise(range(len(self.order.index))))

@@ -11,7 +11,7 @@ from phaze.workload.fusion_rules import Fusion
 from phaze.workload.operators.low_precision import Recipe
 from phaze.workload.operators.operator_graph import OperatorGraph
 from phaze.workload.parallel_degrees import Sharding
-from phaze.workload.work import Format, LayerChain
+from phaze.workload.work import Format, LayerChain, LayerGraph
 
 
 class Mode(StrEnum):
@@ -134,6 +134,16 @@ class Workload(Protocol):
         `selective`: attention keeps nothing between its inputs and its result, and runs again in backward.
         `keeps_products`: then all runs again but attention and every second product.
         """
+
+    def layer_graph(
+        self,
+        microbatch: int,
+        sharding: int | Sharding,
+        *,
+        selective: bool = False,
+        keeps_products: bool = False,
+    ) -> LayerGraph:
+        """The model as a graph of layers, branches in one piece each; options are those of `chain`."""
 
     def operator_graph(self, microbatch: int) -> OperatorGraph:
         """The whole forward graph as run: with its loss in training, without dropout in inference."""

@@ -52,6 +52,10 @@ class StrategyRecord(Record):
     )
     order: str = Field(description="groups from neighbours to strangers")
     blocks: list[int] | None = Field(default=None, description="blocks of each part; none: as even as can be")
+    feeds: list[list[int]] | None = Field(
+        default=None,
+        description="branches side by side: the stages, from 1, that each stage feeds; none: the next one alone",
+    )
     grain: str = Field(
         default="block",
         description="what counts as one of the blocks that are cut and recomputed: block, or layer (half a block)",

@@ -160,6 +160,7 @@ def plans_scope(task: Task) -> list[str]:
         f"tensor-parallel widths {', '.join(map(str, space.tensor))}",
         _RAGGED if space.ragged else "as many replicas as devices, batch and experts can be divided among",
         _EQUAL if space.equal else _LAYERS if Grain.LAYER in space.grains else _WHOLE,
+        *([_BRANCHES] if space.branches else []),
         *([_BY_LAYER if space.by_layer else _FRUGAL] if space.frugal else []),
         *(["with activations at the host, recompute of all blocks or none"] if activations else []),
         *([f"at most {MOST_PASSES:,} microbatches times parts of a pipeline"] if long else []),
@@ -172,6 +173,10 @@ _WHOLE = "stages of whole blocks, as equal in number as can be or with fewer bes
 _LAYERS = (
     "stages of whole blocks, or cut between any two layers (where a block is cut in two, halves of all blocks "
     "recompute and are gathered apart): as equal in number or FLOPs as can be, or with fewer beside embedding and head"
+)
+_BRANCHES = (
+    "branches side by side under 1F1B, one microbatch size for all stages: stages of single layers in the model's "
+    "order, branches cut apart or not, within that the cut of least longest stage, and what moving layers makes of it"
 )
 _BY_LAYER = (
     "full recompute of blocks, or of layers of them alone or each on its own, on each device those that take least and "

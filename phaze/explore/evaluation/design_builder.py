@@ -27,7 +27,8 @@ from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.derived_figures import hbm_capacity_bytes
 from phaze.hardware.silicon.die_area import area_mm2, area_parts_mm2
 from phaze.hardware.silicon.package_power import power_parts_w, tdp_w
-from phaze.parallel.plan_search.best_first_search import EvaluatedPlan, PlanAnswer, best_plans
+from phaze.parallel.plan_search.best_first_search import best_plans
+from phaze.parallel.plan_search.plan_answer import EvaluatedPlan, PlanAnswer
 from phaze.parallel.recount.plan_checker import PlanError
 from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.parallel.training.plan_layouts import PlanLayouts

@@ -12,7 +12,8 @@ from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.derived_figures import GIB, hbm_capacity_bytes
 from phaze.parallel.pipelines.pipeline_schedule import MOST_PASSES
-from phaze.parallel.plan_search.best_first_search import PlanAnswer, best_plans
+from phaze.parallel.plan_search.best_first_search import best_plans
+from phaze.parallel.plan_search.plan_answer import PlanAnswer
 from phaze.parallel.plan_space import PlanSpace
 from phaze.quantity import shown
 

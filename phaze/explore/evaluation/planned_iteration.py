@@ -29,10 +29,12 @@ from phaze.parallel.chunk_division import Grain
 from phaze.parallel.cluster import Recompute
 from phaze.parallel.parallel_plan import LayerRun, Offload, ParallelPlan, RankOrder, Zero
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
+from phaze.parallel.pipelines.stage_graph import StageGraph
 from phaze.parallel.recount.plan_checker import PlanError, check_plan
 from phaze.parallel.training.iteration import Iteration
 from phaze.parallel.training.iteration_estimate import Estimator, KindTime, kind_times
 from phaze.parallel.training.plan_layouts import PlanLayouts
+from phaze.parallel.training.stage_edges import StageEdges
 from phaze.scheduling.effort import KNOWN
 from phaze.scheduling.passes import SolveLimits
 from phaze.tolerances import SAME, SETTLED_STATES
@@ -128,7 +130,9 @@ class PlannedIteration:
     @property
     def record(self) -> StrategyRecord:
         """All choices of the plan."""
-        return strategy_record(self.strategy, self.iteration.microbatches)
+        return strategy_record(
+            self.strategy, self.iteration.microbatches, self.costs.layouts.edges(self.strategy)
+        )
 
     @property
     def time(self) -> PlanBreakdown:
@@ -212,8 +216,10 @@ class PlannedIteration:
         )
 
 
-def strategy_record(strategy: ParallelPlan, microbatches: int) -> StrategyRecord:
-    """All choices of a strategy as documents spell them; `microbatches` of each pipeline."""
+def strategy_record(
+    strategy: ParallelPlan, microbatches: int, edges: StageEdges | None = None
+) -> StrategyRecord:
+    """All choices of a strategy as documents spell them; `microbatches` of each pipeline, `edges` of its stages."""
     s = strategy
     return StrategyRecord(
         data_parallel=s.data_parallel,
@@ -234,9 +240,15 @@ def strategy_record(strategy: ParallelPlan, microbatches: int) -> StrategyRecord
         shard_group=s.shard_group,
         order=s.order.value,
         blocks=list(s.stages) or None,
+        feeds=_feeds(edges.graph) if edges else None,
         grain=s.grain.value,
         offload=[what.value for what in Offload if what in s.offload],
     )
+
+
+def _feeds(graph: StageGraph) -> list[list[int]]:
+    """Stages, from 1, that each stage feeds."""
+    return [[graph.edges[way][1] + 1 for way in ways] for ways in graph.out_of]
 
 
 def strategy_of(record: StrategyRecord) -> ParallelPlan:
@@ -261,6 +273,7 @@ def strategy_of(record: StrategyRecord) -> ParallelPlan:
         shard_group=record.shard_group,
         order=RankOrder(record.order),
         stages=tuple(record.blocks or ()),
+        branches=record.feeds is not None,
         grain=Grain(record.grain),
         offload=frozenset(map(Offload, record.offload)),
     )

@@ -27,12 +27,8 @@ from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.derived_figures import hbm_capacity_bytes
 from phaze.parallel.failures.goodput import FailingCluster
 from phaze.parallel.parallel_plan import ParallelPlan
-from phaze.parallel.plan_search.best_first_search import (
-    EvaluatedPlan,
-    PlanAnswer,
-    PlanBreakdown,
-    best_plans,
-)
+from phaze.parallel.plan_search.best_first_search import best_plans
+from phaze.parallel.plan_search.plan_answer import EvaluatedPlan, PlanAnswer, PlanBreakdown
 from phaze.parallel.statistical_efficiency import BatchChoice
 from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.tolerances import BOUND_ROUNDING

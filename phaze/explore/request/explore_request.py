@@ -123,10 +123,14 @@ def _offloads(task: Task) -> tuple[frozenset[Offload], ...]:
 
 def only_on_given_chips(plans: Plans) -> str | None:
     """Why searches over chips do not take a space of plans, as a sentence; None where they do."""
-    if RecomputeChoice.LAYERS not in (plans.recompute or ()):
+    if plans.branches:
+        what = "runs branches side by side"
+    elif RecomputeChoice.LAYERS in (plans.recompute or ()):
+        what = "chooses what of every block runs again"
+    else:
         return None
     return (
-        f"space of plans {plans.name} chooses what of every block runs again, which dse plan, evaluate and compare do "
+        f"space of plans {plans.name} {what}, which dse plan, evaluate and compare do "
         "on given chips and searches over chips do not: take --plans full"
     )
 

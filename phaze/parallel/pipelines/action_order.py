@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from phaze.arrays import Integers
 from phaze.parallel.pipelines.pipeline_schedule import Schedule, chunks_of, require
+from phaze.parallel.pipelines.stage_graph import StageGraph
 
 
 class ActionKind(IntEnum):
@@ -117,6 +118,15 @@ def orders(
     return tuple(
         order_of(run, chunks[device], _first(schedule, device, stages, microbatches, chunks.shape[1]))
         for device, run in enumerate(runs)
+    )
+
+
+def graph_orders(graph: StageGraph, microbatches: int) -> tuple[ActionOrder, ...]:
+    """Order of 1F1B on a graph of stages: each runs as many forward passes ahead as stages follow it at most."""
+    none, ahead = np.zeros(1, dtype=np.int64), np.minimum(graph.behind, microbatches)
+    return tuple(
+        order_of(_one_by_one(ahead_of, microbatches), np.array([stage]), none)
+        for stage, ahead_of in enumerate(ahead.tolist())
     )
 
 

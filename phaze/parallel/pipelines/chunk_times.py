@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from phaze.arrays import Floats, Integers
+from phaze.parallel.pipelines.stage_graph import StageGraph
 from phaze.tolerances import SAME
 
 
@@ -20,6 +21,7 @@ class Chunks:
     a transfer (a send and a receive may go on at once); otherwise it only delays the receiver.
     `paired_s`: forward pass of a chunk run together with the whole backward pass of chunk C-1-c, where a schedule
     does so (DualPipe); at least as long as either alone. None: one after the other.
+    `graph`: which chunks feed which, one on each device; then `transfer_s` (E,) is that of every edge. None: a chain.
     Raises ValueError where shapes disagree or a time is negative or not finite.
     """
 
@@ -29,12 +31,13 @@ class Chunks:
     transfer_s: Floats
     blocking: bool = False
     paired_s: Floats | None = None
+    graph: StageGraph | None = None
 
     def __post_init__(self) -> None:
         """Check shapes and signs."""
         *plans, count = np.shape(self.forward_s)
         for name in ("forward_s", "input_gradient_s", "weight_gradient_s", "transfer_s", "paired_s"):
-            times, expected = getattr(self, name), (*plans, count - (name == "transfer_s"))
+            times, expected = getattr(self, name), (*plans, self._length(name))
             if times is None:
                 continue
             if np.shape(times) != expected:
@@ -44,6 +47,12 @@ class Chunks:
         alone_s = np.maximum(self.forward_s, self.backward_s[..., ::-1])
         if np.any(self.pairs_s < alone_s * (1 - SAME)):  # but for rounding
             raise ValueError("paired_s: two passes together cannot be faster than either alone")
+
+    def _length(self, name: str) -> int:
+        """Number of times of a name."""
+        if name != "transfer_s":
+            return self.count
+        return self.count - 1 if self.graph is None else len(self.graph.edges)
 
     @property
     def count(self) -> int:
@@ -62,6 +71,12 @@ class Chunks:
         names = ("forward_s", "input_gradient_s", "weight_gradient_s", "transfer_s")
         paired_s = None if self.paired_s is None else self.paired_s[rows]
         return replace(self, **{name: getattr(self, name)[rows] for name in names}, paired_s=paired_s)
+
+    def of_plan(self, row: int) -> Chunks:
+        """Chunk times of one of many plans."""
+        found = self.take(np.array([row]))
+        times = {name: value[0] for name, value in vars(found).items() if isinstance(value, np.ndarray)}
+        return replace(found, **times)
 
     @property
     def backward_s(self) -> Floats:

@@ -23,6 +23,7 @@ from phaze.parallel.pipelines.action_order import ActionKind, orders
 from phaze.parallel.pipelines.chunk_times import Chunks
 from phaze.parallel.pipelines.in_flight import in_flight
 from phaze.parallel.pipelines.pipeline_schedule import Schedule, chunks_of, device_of
+from phaze.parallel.pipelines.stage_graph import StageGraph
 
 
 def pipeline_bound_s(schedule: Schedule, microbatches: int, stages: int, chunks: Chunks) -> Floats:
@@ -30,6 +31,8 @@ def pipeline_bound_s(schedule: Schedule, microbatches: int, stages: int, chunks:
 
     Raises ValueError where the schedule does not run so.
     """
+    if chunks.graph is not None:
+        return _graph_s(microbatches, chunks, chunks.graph)
     if schedule.forward_only:
         return _forward_s(microbatches, chunks)
     paths = _paths(schedule, stages, chunks)
@@ -40,6 +43,30 @@ def pipeline_bound_s(schedule: Schedule, microbatches: int, stages: int, chunks:
     if schedule is Schedule.GPIPE:
         slowest = chunks.forward_s.max(axis=-1) + chunks.backward_s.max(axis=-1)
         bound = np.maximum(bound, paths.round_s[..., 0] + (microbatches - 1) * slowest)
+    return bound
+
+
+def _graph_s(m: int, chunks: Chunks, graph: StageGraph) -> Floats:
+    """Lower bound of 1F1B on a graph of chunks: devices and loops as above, along the longest ways through the graph.
+
+    head(v) = max over edges u-v of head(u) + f(u) + t; tail(v) the same of backward passes;
+    round(v) = f(v) + b(v) + max over edges v-u of 2 t + round(u).
+    """
+    ahead_s, turned_s, way_s = chunks.forward_s, chunks.backward_s, chunks.transfer_s
+    head_s, tail_s, behind_s, received_s = (np.zeros_like(ahead_s) for _ in range(4))
+    for number, (u, v) in enumerate(graph.edges):
+        way = way_s[..., number]
+        head_s[..., v] = np.maximum(head_s[..., v], head_s[..., u] + ahead_s[..., u] + way)
+        tail_s[..., v] = np.maximum(tail_s[..., v], tail_s[..., u] + turned_s[..., u] + way)
+        received_s[..., v] += (m - 1) * way
+        received_s[..., u] += m * way
+    for number, (u, v) in reversed(tuple(enumerate(graph.edges))):
+        round_s = ahead_s[..., v] + turned_s[..., v] + behind_s[..., v]
+        behind_s[..., u] = np.maximum(behind_s[..., u], 2 * way_s[..., number] + round_s)
+    both_s = ahead_s + turned_s
+    device_s = m * both_s + (received_s if chunks.blocking else 0.0)
+    loop_s = np.ceil(m / graph.held(m)) * (both_s + behind_s)
+    bound: Floats = (head_s + tail_s + np.maximum(device_s, loop_s)).max(axis=-1)
     return bound
 
 

@@ -9,15 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.arrays import Floats, Integers
-from phaze.parallel.pipelines.action_order import ActionKind, ActionOrder, orders
+from phaze.parallel.pipelines.action_order import ActionKind, ActionOrder, graph_orders, orders
 from phaze.parallel.pipelines.chunk_times import Chunks
 from phaze.parallel.pipelines.compiled_loops import machine
+from phaze.parallel.pipelines.joined_steps import run_joins, sort_joins
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.parallel.pipelines.pipeline_timeline import Timeline
+from phaze.parallel.pipelines.stage_graph import StageGraph
 from phaze.parallel.pipelines.step_waves import STEPS, WIDE, run_waves, waves
 from phaze.solvers.looks import Look, wanted
 
 Indices = NDArray[np.int32]
+
+PAIRED = 2
+"""Inputs of a step at most, but where branches join."""
 
 PAIR = len(ActionKind)
 """Kind of a step that is a forward and a backward pass run as one."""
@@ -33,8 +38,9 @@ class Precedence:
     Device d runs steps first[d] .. first[d+1]-1. `kind`, `chunk` (U,) of the (first) action of a step; `step` (A,):
     the step of every action. `before` (U,): the step before it on its device; `source` (U, 2): those that make its
     inputs; U where there is none. `way` (U, 2): the chunk behind which an input changes device, C - 1 where it does
-    not. `queue` (U,): all steps, each behind those it waits for; `waves`: where every wave of it starts, as of
-    `step_waves`, none where there are few devices.
+    not. Of a graph of chunks whose parts join more than two inputs, both have as many columns, and ways are edges,
+    E where an input does not change device. `queue` (U,): all steps, each behind those it waits for; `waves`: where
+    every wave of it starts, as of `step_waves`, none where there are few devices.
     """
 
     first: Indices
@@ -48,28 +54,55 @@ class Precedence:
     waves: Indices
 
 
-def precedence(schedule: Schedule, stages: int, microbatches: int, chunks_per_device: int = 1) -> Precedence:
-    """Precedence graph of a published schedule; kept. Raises ValueError where it does not run so."""
+def precedence(
+    schedule: Schedule,
+    stages: int,
+    microbatches: int,
+    chunks_per_device: int = 1,
+    graph: StageGraph | None = None,
+) -> Precedence:
+    """Precedence graph of a published schedule, or of 1F1B on a graph of stages; kept.
+
+    Raises ValueError where it does not run so.
+    """
     small = stages * microbatches * chunks_per_device <= SMALL
-    return (_of_small if small else _of_large)(schedule, stages, microbatches, chunks_per_device)
+    return (_of_small if small else _of_large)(schedule, stages, microbatches, chunks_per_device, graph)
 
 
-def _precedence(schedule: Schedule, stages: int, microbatches: int, chunks_per_device: int) -> Precedence:
-    each = orders(schedule, stages, microbatches, chunks_per_device)
-    return precedence_of(each, microbatches, stages * chunks_per_device)
+def _precedence(
+    schedule: Schedule, stages: int, microbatches: int, chunks_per_device: int, graph: StageGraph | None
+) -> Precedence:
+    each = schedule_orders(schedule, stages, microbatches, chunks_per_device, graph)
+    return precedence_of(each, microbatches, stages * chunks_per_device, graph)
+
+
+def schedule_orders(
+    schedule: Schedule, stages: int, microbatches: int, chunks_per_device: int, graph: StageGraph | None
+) -> tuple[ActionOrder, ...]:
+    """Orders of a schedule on a chain of chunks, or of 1F1B on a graph. Raises ValueError for any other one there."""
+    if graph is None:
+        return orders(schedule, stages, microbatches, chunks_per_device)
+    if schedule is not Schedule.ONE_F_ONE_B or (graph.count, chunks_per_device) != (stages, 1):
+        raise ValueError(f"a graph of {graph.count} stages runs 1f1b with one on each of as many devices")
+    return graph_orders(graph, microbatches)
 
 
 _of_small, _of_large = lru_cache(maxsize=512)(_precedence), lru_cache(maxsize=8)(_precedence)
 """Half a megabyte each at most, and any size."""
 
 
-def precedence_of(each: tuple[ActionOrder, ...], microbatches: int, chunks: int) -> Precedence:
+def precedence_of(
+    each: tuple[ActionOrder, ...], microbatches: int, chunks: int, graph: StageGraph | None = None
+) -> Precedence:
     """Precedence graph of any orders. Raises ValueError where the devices wait for one another."""
     actions = _one_after_the_other(each)
     step = np.cumsum(~actions.joined) - 1
     device = np.repeat(np.arange(len(each)), [len(order) for order in each])[~actions.joined]
     first = np.searchsorted(device, np.arange(len(each) + 1))
-    source, way = _inputs(actions, step, device, (microbatches, chunks))
+    if graph is None:
+        source, way = _inputs(actions, step, device, (microbatches, chunks))
+    else:
+        source, way = _graph_inputs(actions, microbatches, graph)
     before = np.arange(-1, len(device) - 1)
     before[first[:-1]] = len(device)
     queue, starts = _sorted(first, source)
@@ -83,6 +116,8 @@ def precedence_of(each: tuple[ActionOrder, ...], microbatches: int, chunks: int)
 
 def _sorted(first: Integers, source: Integers) -> tuple[Integers, Integers]:
     """The queue, and where waves start."""
+    if source.shape[1] > PAIRED:
+        return sort_joins(first, source), np.zeros(0, dtype=np.int64)
     longest = int(np.diff(first).max())
     if len(first) > WIDE and machine().compiled("sort", STEPS * longest) is None:
         return waves(first, source)
@@ -123,6 +158,30 @@ def _needs(
     return needed, c - forward
 
 
+def _graph_inputs(actions: ActionOrder, microbatches: int, graph: StageGraph) -> tuple[Integers, Integers]:
+    """Source and way of every step (U, K), each an action, where chunks are a graph, one on each device.
+
+    A forward pass waits for those of all chunks that feed it, a backward pass for those of all that it feeds, at the
+    ends for its own forward pass.
+    """
+    k, c, none = actions.microbatch, actions.chunk, len(actions)
+    forward = actions.kind == ActionKind.FORWARD
+    done = np.full((2, microbatches, graph.count), none)
+    done[0, k[forward], c[forward]] = np.flatnonzero(forward)
+    done[1, k[~forward], c[~forward]] = np.flatnonzero(~forward)
+    joins = max(PAIRED, *map(len, (*graph.into, *graph.out_of)))
+    source, way = np.full((none, joins), none), np.full((none, joins), len(graph.edges))
+    for stage in range(graph.count):
+        ahead, turned = (np.flatnonzero((c == stage) & side) for side in (forward, ~forward))
+        for slot, edge in enumerate(graph.into[stage]):
+            source[ahead, slot], way[ahead, slot] = done[0, k[ahead], graph.edges[edge][0]], edge
+        for slot, edge in enumerate(graph.out_of[stage]):
+            source[turned, slot], way[turned, slot] = done[1, k[turned], graph.edges[edge][1]], edge
+        if not graph.out_of[stage]:
+            source[turned, 0] = done[0, k[turned], stage]
+    return source, way
+
+
 _SIDE_BY_SIDE = 16
 """Plans that are simulated at once: more do not fit into a processor's cache."""
 
@@ -150,6 +209,9 @@ def pipelines_s(
     numbers: dict[bytes, int] = {}
     which = [numbers.setdefault(row.tobytes(), len(numbers)) for row in np.concatenate(columns, axis=1)]
     first = np.unique(which, return_index=True)[1]
+    if chunks.graph is not None:
+        each = (pipeline_s(schedule, microbatches, stages, chunks.of_plan(row)) for row in first)
+        return np.array(list(each))[which]
     work = precedence(schedule, stages, microbatches, chunks.per_device(stages))
     found = []
     for some in range(0, len(first), _SIDE_BY_SIDE):
@@ -181,7 +243,7 @@ def pipeline_period_s(schedule: Schedule, microbatches: int, stages: int, chunks
 def simulate(schedule: Schedule, microbatches: int, stages: int, chunks: Chunks) -> Timeline:
     """When every action runs, each as early as it can. Raises ValueError where the schedule does not run so."""
     work, start_s, end_s = _run(schedule, microbatches, stages, chunks)
-    each = orders(schedule, stages, microbatches, chunks.per_device(stages))
+    each = schedule_orders(schedule, stages, microbatches, chunks.per_device(stages), chunks.graph)
     cuts = np.cumsum([len(order) for order in each])[:-1]
     return Timeline(each, tuple(np.split(start_s[work.step], cuts)), tuple(np.split(end_s[work.step], cuts)))
 
@@ -192,9 +254,9 @@ def _run(
     """Start and end (U,) of every step."""
     if chunks.forward_s.ndim != 1:
         raise ValueError("the simulation takes one plan at a time")
-    work = precedence(schedule, stages, microbatches, chunks.per_device(stages))
+    work = precedence(schedule, stages, microbatches, chunks.per_device(stages), chunks.graph)
     seconds = np.ascontiguousarray(_kinds_s(chunks)[work.kind, work.chunk])
-    times = seconds.tobytes(), chunks.transfer_s.tobytes(), chunks.blocking
+    times = seconds.tobytes(), chunks.transfer_s.tobytes(), chunks.blocking, chunks.graph
     end_s = _known_ends(schedule, microbatches, stages, chunks.per_device(stages), *times)
     return work, end_s[:-1] - seconds, end_s[:-1]
 
@@ -208,9 +270,10 @@ def _known_ends(
     seconds: bytes,
     transfer_s: bytes,
     blocking: bool,
+    graph: StageGraph | None,
 ) -> Floats:
     """Ends (U + 1,) of the steps, kept: plans that differ in what follows have the same, and the best is checked."""
-    work = precedence(schedule, stages, microbatches, chunks_per_device)
+    work = precedence(schedule, stages, microbatches, chunks_per_device, graph)
     lasting = np.frombuffer(seconds)
     end_s = _step_ends(work, lasting, np.append(np.frombuffer(transfer_s), 0.0)[work.way], blocking)
     end_s.flags.writeable = False
@@ -218,10 +281,12 @@ def _known_ends(
 
 
 def _step_ends(work: Precedence, seconds: Floats, way_s: Floats, blocking: bool) -> Floats:
-    """Ends (U + 1,) of steps that take so long, (U,), behind transfers from their sources, (U, 2)."""
+    """Ends (U + 1,) of steps that take so long, (U,), behind transfers from their sources, (U, K)."""
     end_s = np.zeros(len(seconds) + 1)
     sent = np.bincount(work.source.ravel(), way_s.ravel(), len(end_s)) if blocking else end_s
     sent_s = np.asarray(sent, dtype=np.float64)
+    if work.source.shape[1] > PAIRED:
+        return run_joins(work.queue, work.before, work.source, seconds, way_s, sent_s, blocking)
     source, way = (work.source[:, 0], work.source[:, 1]), (way_s[:, 0], way_s[:, 1])
     steps = (work.before, source, seconds, way, sent_s, blocking)
     if len(work.waves) and machine().compiled("run", STEPS * len(work.waves)) is None:

@@ -12,7 +12,6 @@ from phaze.arrays import Flags, Floats, Integers
 from phaze.parallel.chunk_division import Division
 from phaze.parallel.cluster import Recompute
 from phaze.parallel.parallel_plan import ParallelPlan, Zero, changed_plan
-from phaze.parallel.pipelines.in_flight import in_flight_peak
 from phaze.parallel.pipelines.pipeline_schedule import chunks_of
 from phaze.parallel.training.memory_footprint import (
     ChunkFootprint,
@@ -192,6 +191,9 @@ def _footprints(
     ]
     fixed = np.array([memory.fixed_bytes(own) for memory in memories])
     kept, working = memories[0].activations_bytes(own, held)
+    if s.branches:
+        waiting = np.array([layouts.waiting_bytes(one) for one in plans])[:, None]
+        kept = kept + (1 + layouts.framework.fragmentation) * waiting
     none = np.zeros((*recomputation.shape[:2], 1))
     host = np.array([none + memory.host_bytes(own, held) for memory in memories])
     return fixed + (kept + working), host
@@ -199,7 +201,7 @@ def _footprints(
 
 def _held(layouts: PlanLayouts, plans: Sequence[ParallelPlan]) -> Integers:
     """Microbatches in flight, (B, 1, p, K, slots); of fewer combinations than others the first one again."""
-    each = [in_flight_peak(s.schedule, s.pipeline_parallel, layouts.microbatches(s), s.chunks) for s in plans]
+    each = [layouts.held(one) for one in plans]
     most = max(one.shape[1] for one in each)
     return np.array(
         [[np.concatenate([one, one[:, :1].repeat(most - one.shape[1], axis=1)], axis=1)] for one in each]

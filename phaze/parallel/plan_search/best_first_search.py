@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf, prod
@@ -14,12 +14,13 @@ import numpy as np
 from phaze.parallel.parallel_plan import Offload, ParallelPlan, changed_plan
 from phaze.parallel.plan_batches.memory_fit import frugal
 from phaze.parallel.plan_batches.plan_batch import batch_bounds_s
+from phaze.parallel.plan_search.branching_search import BranchingSearch
 from phaze.parallel.plan_search.fitted_pipelines import FittedPipeline, MemoryTally, PipelineFits
 from phaze.parallel.plan_search.layer_recompute import LayerRecompute
+from phaze.parallel.plan_search.plan_answer import EvaluatedPlan, PlanAnswer, PlanBreakdown, Slowdown
 from phaze.parallel.plan_search.plan_lower_bounds import rest_key, rest_s
 from phaze.parallel.plan_search.screened_plans import OpenPlan, ScreenedPlans, screened_plans
 from phaze.parallel.plan_space import PlanSpace
-from phaze.parallel.training.iteration import Iteration
 from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.scheduling.passes import NEVER_S
 from phaze.tolerances import BOUND_ROUNDING
@@ -36,46 +37,6 @@ def leanest(estimator: Estimator, offloads: Sequence[frozenset[Offload]]) -> fro
     )
 
 
-@dataclass(frozen=True)
-class EvaluatedPlan:
-    """A plan and what it comes to."""
-
-    plan: ParallelPlan
-    iteration: Iteration
-
-
-@dataclass
-class PlanBreakdown:
-    """Plans of a space by their fate, each counted once: out of memory, pruned, evaluated."""
-
-    out_of_memory: int = 0
-    pruned: int = 0
-    evaluated: int = 0
-
-    @property
-    def total(self) -> int:
-        """Plans of the space."""
-        return self.out_of_memory + self.pruned + self.evaluated
-
-
-@dataclass(frozen=True)
-class PlanAnswer:
-    """The fastest plans that fit, best first, and the account of all.
-
-    `least_memory_bytes`: what the leanest plan that was looked at needs on a device; `least_host_bytes`: the same
-    in the memory of a host, of those that only that is too small for.
-    """
-
-    best: tuple[EvaluatedPlan, ...]
-    account: PlanBreakdown
-    least_memory_bytes: float
-    least_host_bytes: float = inf
-
-
-Slowdown = Callable[[ParallelPlan], float]
-"""What iterations of a plan are longer by, 1 or more, by its degrees alone: failures, for instance."""
-
-
 def best_plans(
     estimator: Estimator,
     space: PlanSpace,
@@ -88,7 +49,10 @@ def best_plans(
 
     Those that do not beat so many seconds need not be among them.
     """
-    return _Search(estimator, space, capacity_bytes, top, slowdown, beat_s).answer()
+    answer = _Search(estimator, space, capacity_bytes, top, slowdown, beat_s).answer()
+    if not space.branches:
+        return answer
+    return BranchingSearch(estimator, space, capacity_bytes, top, slowdown, beat_s).beside(answer)
 
 
 _AT_ONCE = 128

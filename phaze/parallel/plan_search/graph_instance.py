@@ -11,7 +11,7 @@ from phaze.cost.collective_times import tier
 from phaze.parallel.cluster import Cluster
 from phaze.scheduling.layers import LayerTimes
 from phaze.solvers.placement.general.general_problem import FORMAT
-from phaze.workload.layers.branching_layers import LayerGraph
+from phaze.workload.work import LayerGraph
 from phaze.workload.workload import Numerics
 
 _SCALE_UP = 0  # the innermost tier

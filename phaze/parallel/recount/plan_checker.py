@@ -15,6 +15,7 @@ from phaze.parallel.parallel_plan import ParallelPlan
 from phaze.parallel.pipelines.chunk_times import Chunks
 from phaze.parallel.pipelines.pipeline_schedule import refusal
 from phaze.parallel.pipelines.pipeline_timeline import Timeline
+from phaze.parallel.pipelines.stage_graph import StageGraph
 from phaze.parallel.recount.recounted_times import MixedRecount, Recount
 from phaze.parallel.recount.timeline_checker import TimelineError, check_timeline
 from phaze.parallel.training.iteration import Iteration, MemoryBreakdown, TimeBreakdown
@@ -78,9 +79,9 @@ class _Check:
         """Recount on devices of one architecture."""
         s, link = self.plan, float(e.table["link_bandwidth_bytes_per_s"][0])
         rest = e.cluster, e.framework.running(e.workload), e.workload.numerics, e.table
-        return Recount(
-            s, e.layer_costs(s), e.division(s), *rest, e.layouts.once(("counted again", link), dict)
-        )
+        known: dict[tuple[object, ...], float] = e.layouts.once(("counted again", link), dict)
+        edges = e.workload.layer_graph(s.microbatch, s.sharding).edges if s.branches else ()
+        return Recount(s, e.layer_costs(s), e.division(s), *rest, known, edges)
 
     @cached_property
     def ran(self) -> Timeline:
@@ -139,7 +140,9 @@ class _Check:
         weight = np.minimum([b.weight_s for _, _, b in passes], turned)
         transfers = np.array(self.recount.transfers_s)
         blocking = not self.estimator.framework.hides_transfers
-        chunks = Chunks(forward, turned - weight, weight, transfers, blocking)
+        ways = self.recount.ways if isinstance(self.recount, Recount) and s.branches else None
+        graph = ways and StageGraph(len(passes), tuple(ways))
+        chunks = Chunks(forward, turned - weight, weight, transfers, blocking, graph=graph or None)
         try:
             check_timeline(self.ran, s.schedule, self.iteration.microbatches, s.pipeline_parallel, chunks)
         except TimelineError as error:
@@ -226,6 +229,9 @@ class _Check:
     def _received_s(self, device: int) -> float:
         """Receipts of a microbatch by the chunks of a device, from those of others: forward, and any gradient."""
         recount, found = self.recount, 0.0
+        if isinstance(recount, Recount) and self.plan.branches:
+            each = zip(recount.ways, recount.transfers_s, strict=True)
+            return sum(seconds for way, seconds in each for end in way if end == device)
         turns = not self.plan.schedule.forward_only
         apart = self.plan.schedule.weight_copies > 1
         for chunk in recount.devices[device]:

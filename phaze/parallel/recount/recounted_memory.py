@@ -20,7 +20,7 @@ from phaze.parallel.recount.recounted_parts import Parameters, RecountedGroup
 from phaze.parallel.training.layer_costs import LayerCosts
 from phaze.scheduling.passes import NEVER_S
 from phaze.workload.operators.operator_graph import OpKind
-from phaze.workload.work import Collective, Layer
+from phaze.workload.work import Collective, Layer, LayerEdge
 from phaze.workload.workload import Numerics
 
 
@@ -28,7 +28,8 @@ from phaze.workload.workload import Numerics
 class RecountedLayers:
     """One plan on one architecture of a cluster; `figures`, `division`: the layers, and the chunks to check.
 
-    `known`: seconds of exchanges over the same links that were counted before.
+    `known`: seconds of exchanges over the same links that were counted before. `edges` between layers, where branches
+    of the model run side by side.
     """
 
     plan: ParallelPlan
@@ -39,6 +40,7 @@ class RecountedLayers:
     numerics: Numerics
     table: ArchitectureTable
     known: dict[tuple[object, ...], float] = field(default_factory=dict)
+    edges: tuple[LayerEdge, ...] = ()
     _held: dict[tuple[int, ...], Parameters] = field(default_factory=dict)
 
     # -- the model, cut
@@ -152,13 +154,54 @@ class RecountedLayers:
         )
 
     @cached_property
+    def ways(self) -> dict[tuple[int, int], float]:
+        """Chunks that hand something to one another, (from, to), and its bytes of a microbatch.
+
+        In a chain each to the next; where branches run side by side, what any layer of one reads of a layer of the
+        other, once.
+        """
+        if not self.plan.branches:
+            index = self.layer_costs.chain.index
+            starts = [self.division.groups[first][0] for first, _ in self.division.chunks[1:]]
+            cuts = (self.layers[index[start - 1]].output_bytes for start in starts)
+            return {(chunk, chunk + 1): sent for chunk, sent in enumerate(cuts)}
+        groups = [self.division.groups[first : last + 1] for first, last in self.division.chunks]
+        home = {at: c for c, own in enumerate(groups) for a, b in own for at in range(a, b + 1)}
+        read: dict[tuple[int, int, int], float] = {}
+        for edge in self.edges:
+            key = home[edge.source], home[edge.target], edge.source
+            if key[0] != key[1]:
+                read[key] = max(read.get(key, 0.0), edge.boundary_bytes)
+        found: dict[tuple[int, int], float] = {}
+        for (source, target, _), size in sorted(read.items()):
+            found[source, target] = found.get((source, target), 0.0) + size
+        return found
+
+    @cached_property
+    def behind(self) -> list[int]:
+        """Chunks on the longest way from each to an end of the model."""
+        found = [0] * len(self.division.chunks)
+        for chunk in reversed(range(len(found))):
+            found[chunk] = max((1 + found[t] for s, t in self.ways if s == chunk), default=0)
+        return found
+
+    def _waiting_bytes(self, device: int, microbatches: int) -> float:
+        """Tensors, and gradients of tensors, that came to a device ahead of what it also needs."""
+        held = [min(microbatches, 1 + left) for left in self.behind]
+        return sum(
+            max(held[source] - held[target] - 1, 0) * size
+            for (source, target), size in self.ways.items()
+            for end in (source, target)
+            if end == device
+        )
+
+    @cached_property
     def transfers_s(self) -> list[float]:
-        """Seconds of a transfer from each chunk to the next, one way."""
-        s, index = self.plan, self.layer_costs.chain.index
+        """Seconds of a transfer of every way, one way: in a chain, from each chunk to the next."""
+        s = self.plan
         tensor, sequence = s.sharding.tensor, s.sharding.sequence
         shares, found = sequence or self.framework.scatters_transfers, []
-        for first, _ in self.division.chunks[1:]:
-            sent = self.layers[index[self.division.groups[first][0] - 1]].output_bytes
+        for sent in self.ways.values():
             way = sent / (tensor if shares else 1), s.pipeline_parallel, s.pipeline_stride
             seconds = self.exchange_s(Collective.SEND_RECV, *way)
             if shares and not sequence:
@@ -235,6 +278,8 @@ class RecountedMemory(RecountedLayers):
         s, framework, n = self.plan, self.framework, self.numerics
         blocks = [block for c in self.devices[device] for block in self.chunks[c]]
         kept, away = (self._most_held(device, order, each) for each in (self.kept_bytes, self.away_bytes))
+        if s.branches:
+            kept += self._waiting_bytes(device, int(order.microbatch.max()) + 1)
         held = {**self._states_bytes(blocks), "host_bytes": away}
         moved = {
             Offload.WEIGHTS: ("weights_bytes",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -53,6 +54,7 @@ class _Check:
     ) -> None:
         self.chunks, self.last, self.microbatches = chunks, chunks.count - 1, microbatches
         self.copies = device_of(schedule, stages, chunks.per_device(stages))
+        self.graph = chunks.graph
         self.half = microbatches // schedule.weight_copies
         self.forward_only = schedule.forward_only
         each = timeline.orders
@@ -149,7 +151,12 @@ class _Check:
 
     @property
     def _sources(self) -> tuple[Floats, Floats]:
-        """When the input of every action is made, and the transfer between, (A,) each."""
+        """When the input of every action is made, and the transfer between, (A,) each.
+
+        Where chunks are a graph an action has the latest of its inputs, transfers that only delay among them.
+        """
+        if self.graph is not None:
+            return self._joined_sources(self.graph.edges)
         k, c = self.microbatch, self.chunk
         forward, weight = self.kind == ActionKind.FORWARD, self.kind == ActionKind.WEIGHT_GRADIENT
         turned = ~forward & ~weight
@@ -163,10 +170,37 @@ class _Check:
         way = np.where(forward, self._way(c - 1), np.where(weight, 0.0, self._way(c)))
         return ended, way
 
+    def _joined_sources(self, edges: Sequence[tuple[int, int]]) -> tuple[Floats, Floats]:
+        """The same over edges; where transfers block, those of all inputs come one after the other."""
+        done = {
+            (bool(kind == ActionKind.FORWARD), k, c): end
+            for kind, k, c, end in zip(self.kind, self.microbatch, self.chunk, self.end, strict=True)
+        }
+        feeds = {source for source, _ in edges}
+        ended, ways = np.zeros((2, len(self.kind)))
+        for at, (kind, k, c) in enumerate(zip(self.kind, self.microbatch, self.chunk, strict=True)):
+            ahead = bool(kind == ActionKind.FORWARD)
+            for (source, target), way in zip(edges, self.chunks.transfer_s, strict=True):
+                other, here = (source, target) if ahead else (target, source)
+                if here == c:
+                    late = 0.0 if self.chunks.blocking else way
+                    ended[at] = max(ended[at], done[ahead, k, other] + late)
+                    ways[at] += way - late
+            if not ahead and c not in feeds:
+                ended[at] = done[True, k, c]
+        return ended, ways
+
     @property
     def _sends(self) -> Floats:
         """Seconds that every action's result is under way, (A,)."""
         c = self.chunk
+        if self.graph is not None:
+            both = np.zeros((2, self.last + 1))
+            for (source, target), way in zip(self.graph.edges, self.chunks.transfer_s, strict=True):
+                both[0, source] += way
+                both[1, target] += way
+            found: Floats = np.where(self.kind == ActionKind.FORWARD, both[0, c], both[1, c])
+            return found
         back = np.where(self.kind == ActionKind.WEIGHT_GRADIENT, 0.0, self._way(c - 1))
         return np.where(self.kind == ActionKind.FORWARD, self._way(c), back)
 

@@ -60,9 +60,10 @@ def _joined(one: Run, other: Run) -> Run:
 def _receiving(played: ReplayedPlan, found: list[Run]) -> list[Run]:
     """The passes with the receipts that block a device before them, as the simulation has these."""
     s, costs = played.strategy, played.costs
-    work = precedence(s.schedule, s.pipeline_parallel, costs.microbatches(s), s.chunks)
+    found_s = costs.stage_times(s)
+    work = precedence(s.schedule, s.pipeline_parallel, costs.microbatches(s), s.chunks, found_s.graph)
     ends_s = np.array([*(run.end_s for run in found), 0.0])
-    way_s = np.append(costs.stage_times(s).transfer_s, 0.0)[work.way]
+    way_s = np.append(found_s.transfer_s, 0.0)[work.way]
     ready_s = np.maximum(ends_s[work.before], ends_s[work.source].max(axis=1))
     rows = zip(found, ready_s.tolist(), way_s.tolist(), strict=True)
     return [_received(run, now_s, ways_s) for run, now_s, ways_s in rows]
@@ -70,7 +71,10 @@ def _receiving(played: ReplayedPlan, found: list[Run]) -> list[Run]:
 
 def _received(run: Run, now_s: float, ways_s: list[float]) -> Run:
     received = []
-    for action, seconds in zip(run.actions, ways_s, strict=False):
+    joined = (
+        run.actions if len(run.actions) > 1 else run.actions * len(ways_s)
+    )  # one may join several branches
+    for action, seconds in zip(joined, ways_s, strict=False):
         if seconds > 0:
             what = "activations" if action.kind is ActionKind.FORWARD else "gradients"
             received.append((f"receive {what}", now_s, now_s + seconds))

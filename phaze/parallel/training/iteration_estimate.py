@@ -25,7 +25,6 @@ from phaze.parallel.cluster import Cluster, Recompute
 from phaze.parallel.framework import Framework
 from phaze.parallel.parallel_plan import Offload, ParallelPlan, Zero, check_admissible, check_mode
 from phaze.parallel.pipelines.chunk_times import Chunks
-from phaze.parallel.pipelines.in_flight import in_flight_peak
 from phaze.parallel.pipelines.pipeline_schedule import chunks_of
 from phaze.parallel.pipelines.pipeline_simulation import pipeline_s, simulate
 from phaze.parallel.pipelines.pipeline_timeline import Timeline
@@ -121,8 +120,12 @@ def _received_s(found: StageTimes, own: Sequence[int], plan: ParallelPlan) -> fl
 
     Every chunk receives from the one ahead and in training the gradient from the one behind, but from none on the same
     device. (The neighbours that a device of DualPipe holds belong to the two copies of the model, which feed one
-    another nothing.)
+    another nothing.) Of chunks that are a graph, one for every edge that leads there, or on.
     """
+    if found.graph is not None:
+        graph = found.graph
+        edges = (edge for chunk in own for edge in (*graph.into[chunk], *graph.out_of[chunk]))
+        return float(sum(found.transfer_s[edge] for edge in edges))
     ends = np.concatenate([[0.0], found.transfer_s, [0.0]])
     each = (0,) if plan.schedule.forward_only else (0, 1)
     ways = [chunk + side for chunk in own for side in each]
@@ -207,7 +210,7 @@ class Estimator:
         self._look_at_the_clock()
         selective = plan.recompute is Recompute.SELECTIVE
         spared = plan.kept | plan.offloaded
-        key = (plan.microbatch, plan.sharding, selective, spared, least)
+        key = (plan.microbatch, plan.sharding, selective, spared, least, plan.branches)
         if key not in self._kept:
             self._kept[key] = self._layer_costs(plan, least=least)
         found: LayerCosts = self._kept[key]
@@ -313,7 +316,8 @@ class Estimator:
         if last is None or last[0] != plan:
             costs, division = self.layer_costs(plan), self.division(plan)
             rest = (self.exchanges(plan), self.framework, self.rates.wire_bytes, self.traffic(plan))
-            last = self._kept["stage_times"] = plan, stage_times(costs, division, *rest)
+            edges = self.layouts.edges(plan)
+            last = self._kept["stage_times"] = plan, stage_times(costs, division, *rest, edges)
         return last[1]
 
     def traffic(self, plan: ParallelPlan) -> OffloadTraffic | None:
@@ -335,9 +339,8 @@ class Estimator:
         """Bytes on every device of a pipeline."""
         s, division = plan, self.division(plan)
         footprint = ChunkFootprint.of(self.memory_footprint(s), division, recomputed_groups(division, s))
-        memory = self.memory_of(s, footprint)
-        pipeline = (s.schedule, s.pipeline_parallel, self.microbatches(s), s.chunks)
-        return memory.devices(chunks_of(s.schedule, s.pipeline_parallel, s.chunks), in_flight_peak(*pipeline))
+        memory, own = self.memory_of(s, footprint), chunks_of(s.schedule, s.pipeline_parallel, s.chunks)
+        return memory.devices(own, self.layouts.held(s), self.layouts.waiting_bytes(s))
 
     def memory_of(self, plan: ParallelPlan, footprint: ChunkFootprint) -> PlanMemory:
         """Memory of a plan whose chunks need so much."""
@@ -422,10 +425,12 @@ class Estimator:
         s, chain, division = plan, self.layouts.sizes(plan).chain, self.division(plan)
         units = recomputed_units(chain.names, division, s)
         again = np.sum(again_and_ends(units, len(chain.index)), axis=0)
+        edges = self.layouts.edges(s)
+        sent = boundary_bytes(chain, division) if edges is None else edges.sent_bytes
         return Drivers(
             np.bincount(chain.index, weights=again, minlength=len(chain.layers))[None].astype(np.float64),
             np.array([float(s.data_parallel)]),
-            np.array([float(boundary_bytes(chain, division).sum()) if s.pipeline_parallel > 1 else 0.0]),
+            np.array([float(sent.sum()) if s.pipeline_parallel > 1 else 0.0]),
             np.array([iteration_s]),
             gathers=2.0 * self.microbatches(s) if s.zero is Zero.WEIGHTS else 0.0,
             host_bytes=float(self.host_link_bytes(s).sum()) * s.width * s.data_parallel,
@@ -463,6 +468,7 @@ class Estimator:
             weight_gradient_s=weight,
             transfer_s=found.transfer_s,
             blocking=not self.framework.hides_transfers,
+            graph=found.graph,
         )
 
 

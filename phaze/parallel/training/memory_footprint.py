@@ -242,14 +242,18 @@ class PlanMemory:
     state: ParameterBytes
     divided_by: Sequence[ArrayLike] | None = None
 
-    def devices(self, chunks: ArrayLike, held: ArrayLike) -> tuple[MemoryBreakdown, ...]:
+    def devices(
+        self, chunks: ArrayLike, held: ArrayLike, waiting_bytes: ArrayLike = 0.0
+    ) -> tuple[MemoryBreakdown, ...]:
         """Needs of every device: its `chunks` (p, slots), and microbatches in flight for each (p, K, slots).
 
-        Of K combinations of microbatches in flight the one that needs most counts.
+        Of K combinations of microbatches in flight the one that needs most counts. `waiting_bytes` (p,): tensors from
+        other devices that are not yet read.
         """
         own = np.asarray(chunks)
         none = np.zeros(len(own))
-        live, buffers = self.activations_bytes(own, held), self._passing(own)
+        (kept, working), buffers = self.activations_bytes(own, held), self._passing(own)
+        live = kept + (1 + self.framework.fragmentation) * np.asarray(waiting_bytes), working
         reserved, host = none + self.framework.reserved_bytes, self.host_bytes(own, held)
         columns = np.array([*self.states_bytes(own), *live, buffers, reserved, host])
         return tuple(MemoryBreakdown(*row) for row in columns.T.tolist())

@@ -96,6 +96,8 @@ class MixedEstimator(Estimator):
         s, rows = plan, np.array(self.rows)
         if s.pipeline_parallel != len(rows):
             raise InputError(f"{len(rows)} devices of a pipeline of {s.pipeline_parallel}")
+        if s.branches:
+            raise InputError("branches run side by side on devices of one architecture only")
         if s.offload:
             raise InputError("nothing can be left to hosts where devices differ")
         device: Rows = device_of(s.schedule, s.pipeline_parallel, s.chunks)

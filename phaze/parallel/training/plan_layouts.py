@@ -8,10 +8,14 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any, TypeVar
 
+import numpy as np
+
+from phaze.arrays import Floats, Integers
 from phaze.parallel.chunk_division import Division, Grain, cut, even, inside_blocks, undivided
 from phaze.parallel.cluster import Cluster, Recompute
 from phaze.parallel.framework import Framework, ParameterBytes
 from phaze.parallel.parallel_plan import ParallelPlan
+from phaze.parallel.pipelines.in_flight import in_flight_peak
 from phaze.parallel.pipelines.pipeline_schedule import chunks_of
 from phaze.parallel.training.communication import Communication
 from phaze.parallel.training.gradient_sync import DeviceParameters
@@ -19,7 +23,8 @@ from phaze.parallel.training.layer_costs import LayerSizes
 from phaze.parallel.training.memory_footprint import ChunkFootprint, GroupFootprint, PlanMemory
 from phaze.parallel.training.recomputation import with_adapters_only, with_copies
 from phaze.parallel.training.recomputed_layers import recomputed_units, with_units
-from phaze.workload.work import LayerChain
+from phaze.parallel.training.stage_edges import StageEdges
+from phaze.workload.work import LayerChain, LayerEdge
 from phaze.workload.workload import Workload
 
 T = TypeVar("T")
@@ -37,21 +42,23 @@ class PlanLayouts:
     def chain(self, plan: ParallelPlan) -> LayerChain:
         """The layers of the model as a device runs them, parameters of both ends counted at both."""
         selective = plan.recompute is Recompute.SELECTIVE
-        key = "chain", plan.microbatch, plan.sharding, selective
+        key = "chain", plan.microbatch, plan.sharding, selective, plan.branches
         return self.once(key, lambda: self._chain(plan, selective=selective))
 
     def _chain(self, plan: ParallelPlan, *, selective: bool) -> LayerChain:
         s, framework = plan, self.framework
-        built = self.workload.chain(
-            s.microbatch, s.sharding, selective=selective, keeps_products=framework.keeps_products
-        )
+        how = {"selective": selective, "keeps_products": framework.keeps_products}
+        if s.branches:
+            built = self.workload.layer_graph(s.microbatch, s.sharding, **how).order
+        else:
+            built = self.workload.chain(s.microbatch, s.sharding, **how)
         kept = with_copies(built, gathered=framework.keeps_gathered, gates=framework.keeps_gates)
         return with_adapters_only(kept) if framework.trains_adapters else kept
 
     def sizes(self, plan: ParallelPlan) -> LayerSizes:
         """The layers with tied parameters counted once where one device has both ends."""
         s = plan
-        key = "sizes", s.microbatch, s.sharding, s.recompute is Recompute.SELECTIVE, s.joins_ends
+        key = "sizes", s.microbatch, s.sharding, s.recompute is Recompute.SELECTIVE, s.joins_ends, s.branches
         return self.once(
             key, lambda: LayerSizes(self.joined(self.chain(s)) if s.joins_ends else self.chain(s))
         )
@@ -64,18 +71,46 @@ class PlanLayouts:
         """The chunks of the model. Raises InputError where it has too few blocks."""
         chain = self.chain(plan)
         parts, stages, grain = plan.parts, plan.stages, plan.grain
-        key = ("division", chain.index, parts, stages, grain)
-        whole = self.once(("groups", chain.index, grain), lambda: undivided(chain, grain))
+        key = ("division", chain.index, parts, stages, grain, plan.branches)
+        groups = "groups", chain.index, grain, plan.branches
+        whole = self.once(groups, lambda: undivided(chain, grain, branches=plan.branches))
         return self.once(key, lambda: cut(whole, parts, stages, chain.workload))
+
+    def edges(self, plan: ParallelPlan) -> StageEdges | None:
+        """What its stages hand to one another; None where they are a chain."""
+        if not plan.branches:
+            return None
+        division = self.division(plan)
+        key = "edges", plan.microbatch, division.chunks, plan.grain
+        return self.once(key, lambda: StageEdges.of(self._layer_edges(plan), division))
+
+    def _layer_edges(self, plan: ParallelPlan) -> tuple[LayerEdge, ...]:
+        return self.workload.layer_graph(plan.microbatch, plan.sharding).edges
+
+    def held(self, plan: ParallelPlan) -> Integers:
+        """Microbatches in flight on every device for each of its chunks, (p, K, slots), as of `in_flight_peak`."""
+        s, edges = plan, self.edges(plan)
+        if edges is not None:
+            return edges.graph.held(self.microbatches(s))[:, None, None]
+        return in_flight_peak(s.schedule, s.pipeline_parallel, self.microbatches(s), s.chunks)
+
+    def waiting_bytes(self, plan: ParallelPlan) -> Floats:
+        """Bytes on every device, (p,), of tensors that came from others and are not yet read; in a chain none."""
+        edges = self.edges(plan)
+        return (
+            np.zeros(plan.pipeline_parallel)
+            if edges is None
+            else edges.waiting_bytes(self.microbatches(plan))
+        )
 
     def cuts_its_own(self, plan: ParallelPlan) -> bool:
         """Whether no coarser grain has these stages: such of single layers cut a block in two."""
-        if plan.grain is Grain.BLOCK:
+        if plan.grain is Grain.BLOCK or plan.branches:
             return True
         chain = self.chain(plan)
         key = chain.index, Grain.LAYER
         inside = self.once(("inside", *key), lambda: inside_blocks(chain))
-        count = sum(self.once(("groups", *key), lambda: undivided(chain, Grain.LAYER)).body)
+        count = sum(self.once(("groups", *key, False), lambda: undivided(chain, Grain.LAYER)).body)
         sizes = plan.stages or even(count, plan.parts)
         return not inside.isdisjoint(accumulate(sizes[:-1]))
 

@@ -15,9 +15,11 @@ from phaze.parallel.chunk_division import Division
 from phaze.parallel.framework import Framework
 from phaze.parallel.parallel_plan import ParallelPlan, Zero
 from phaze.parallel.pipelines.chunk_times import Chunks
+from phaze.parallel.pipelines.stage_graph import StageGraph
 from phaze.parallel.training.communication import Communication
 from phaze.parallel.training.layer_costs import LayerCosts, LayerPassCosts
 from phaze.parallel.training.recomputed_layers import again_and_ends, recomputed_units
+from phaze.parallel.training.stage_edges import StageEdges
 from phaze.parallel.training.weight_prefetch import Groups
 from phaze.workload.parallel_degrees import Parallel
 from phaze.workload.work import LayerChain
@@ -61,12 +63,16 @@ class PassTime:
 
 @dataclass(frozen=True)
 class StageTimes:
-    """Forward, forward again, and backward of every chunk; `transfer_s` (C - 1,) from each chunk to the next."""
+    """Forward, forward again, and backward of every chunk; `transfer_s` (C - 1,) from each chunk to the next.
+
+    Of chunks that are a `graph`, transfers are those of its edges, (E,).
+    """
 
     forward: PassTime
     recomputation: PassTime
     backward: PassTime
     transfer_s: Floats
+    graph: StageGraph | None = None
 
     @cached_property
     def turned_s(self) -> Floats:
@@ -116,18 +122,22 @@ def stage_times(
     framework: Framework,
     wire_bytes: tuple[float, float],
     traffic: HostTraffic | None = None,
+    edges: StageEdges | None = None,
 ) -> StageTimes:
-    """Loads of a division; `wire_bytes`: of one weight and one gradient where ranks exchange them."""
+    """Loads of a division; `wire_bytes`: of one weight and one gradient where ranks exchange them.
+
+    `edges`: what chunks hand to one another where they are no chain.
+    """
     (plan,), chain = exchanges.plans, costs.chain
     ahead_wire, behind_wire = zero_traffic(plan, framework, wire_bytes)
-    sides, once = _PassTimes(costs, division, framework), np.ones(len(chain.index))
+    every, once = _PassTimes(costs, division, framework), np.ones(len(chain.index))
     repeated = _recomputation(costs, division, plan)
-    forward = sides.side([(costs.forward, once)], framework.dispatch_s)
-    redone = sides.side(repeated, framework.dispatch_s)
-    backward = sides.side([(costs.backward, once)], framework.dispatch_backward_s)
+    forward = every.side([(costs.forward, once)], framework.dispatch_s)
+    redone = every.side(repeated, framework.dispatch_s)
+    backward = every.side([(costs.backward, once)], framework.dispatch_backward_s)
     if plan.zero >= Zero.GRADIENTS or traffic is not None:
-        behind = sides.groups_s([*repeated, (costs.backward, once)])
-        ahead = sides.groups_s([(costs.forward, once)])
+        behind = every.groups_s([*repeated, (costs.backward, once)])
+        ahead = every.groups_s([(costs.forward, once)])
     moving = ZeroExchanges(*costs.sizes(plan.grain), exchanges, framework)
     if behind_wire != ZeroTraffic():
         groups = moving.groups([behind_wire], behind, division)
@@ -138,9 +148,10 @@ def stage_times(
         forward = _beside(forward, *moving.added_s(groups, turned=False))
     if traffic is not None:
         forward, backward = traffic.forward(forward, ahead), traffic.backward(backward, behind)
-    cuts = boundary_bytes(chain, division)
+    cuts = boundary_bytes(chain, division) if edges is None else edges.sent_bytes
     (transfer,) = exchanges.transfer_s(cuts, framework.scatters_transfers)
-    return StageTimes(*_with_host(forward, redone, backward, framework, len(cuts) + 1), transfer)
+    sides = _with_host(forward, redone, backward, framework, len(division.chunks))
+    return StageTimes(*sides, transfer, None if edges is None else edges.graph)
 
 
 _Repeated = tuple[LayerPassCosts, Floats]
@@ -369,8 +380,8 @@ class ChunkPasses:
         forward, recomputation, backward = self.device_s + late
         return forward, recomputation + backward
 
-    def pipeline(self, transfer_s: Floats) -> Chunks:
-        """Chunk times of a pipeline, with transfers (..., C - 1) between chunks."""
+    def pipeline(self, transfer_s: Floats, graph: StageGraph | None = None) -> Chunks:
+        """Chunk times of a pipeline, with transfers (..., C - 1) between chunks, or (..., E) along a graph of them."""
         forward, turned = self.passes_s
-        weight = np.minimum(self.weight_s, turned)
-        return Chunks(forward, turned - weight, weight, transfer_s, not self.framework.hides_transfers)
+        weight, blocking = np.minimum(self.weight_s, turned), not self.framework.hides_transfers
+        return Chunks(forward, turned - weight, weight, transfer_s, blocking, graph=graph)

@@ -30,6 +30,10 @@ def check_launchable(document: PlanDocument) -> None:
     """Raises InputError for what no framework with recipes runs: inference, and stages that end inside a block."""
     if (mode := document.request["mode"]) != Mode.TRAINING:
         raise InputError(f"launch recipes are of training plans; this is one of {mode}")
+    if document.best.strategy.feeds is not None:
+        raise InputError(
+            "branches of this plan run side by side, which no framework with a launch recipe does: use --plans full"
+        )
     if document.best.strategy.grain == "layer":
         raise InputError(
             "stages of this plan end inside blocks, where no framework with a launch recipe cuts: use --plans full"

@@ -36,7 +36,8 @@ class IterationPicture:
 
 def iteration_picture(played: ReplayedPlan) -> IterationPicture:
     """A plan as a picture."""
-    record = strategy_record(played.strategy, played.iteration.microbatches)
+    edges = played.costs.layouts.edges(played.strategy)
+    record = strategy_record(played.strategy, played.iteration.microbatches, edges)
     facts = f"iteration {duration(played.iteration.iteration_s)}; {summary(record)}"
     spans, stages = list(plan_spans(played)), len(played.timeline.orders)
     return IterationPicture(facts, stages, plan_looks(played), spans, plan_windows(played))

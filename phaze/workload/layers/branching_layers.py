@@ -11,22 +11,18 @@ many operators, as a U-Net's, is left to be an edge.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
-from phaze.workload.graph_workload import GraphWorkload
-from phaze.workload.layers.layer_builder import build_layer, tied_parameters
-from phaze.workload.layers.layer_cutting import Segment, distinct_names, swallowed_by_fusion
-from phaze.workload.layers.layer_reuse import Signatures
+from phaze.workload.fusion_rules import Fusion
+from phaze.workload.layers.layer_cutting import Segment, swallowed_by_fusion
 from phaze.workload.layers.operator_fusion import aliases
 from phaze.workload.operators.operator_graph import Operator, OperatorGraph, OpKind
 from phaze.workload.operators.operator_steps import OperatorContext
-from phaze.workload.parallel_degrees import Sharding
-from phaze.workload.sharding.layer_division import UndividedModel
 from phaze.workload.sharding.shardable_layers import classify_segments
 from phaze.workload.training.backward_pass import forward_steps, saved_tensors
-from phaze.workload.work import LayerChain
+from phaze.workload.work import LayerEdge
 
 SHORT_SKIP = (
     16  # working operators that a skip spans at most if it stays inside a layer: a block's half has 14
@@ -86,12 +82,17 @@ class _Scan:
         """Whether a layer of the operators from `start` to `last` is whole."""
         part = self._operators[start : last + 1]
         made = {self._first(t) for op in part for t in op.outputs if t not in self._parameters}
-        leaving = [t for t in made if self._needed_after(t, last)]
+        leaving = [t for t in made - self._pieces(part, made) if self._needed_after(t, last)]
         if len(leaving) != 1 or leaving[0] in self._swallowed:
             return False
         read = {self._first(t) for op in part for t in op.inputs if t not in self._parameters} - made
         again = {r for t in read for r in self._readers[t] if r > last}
         return again.isdisjoint(self._soon_made_of(leaving[0], last))
+
+    def _pieces(self, part: Sequence[Operator], made: Collection[str]) -> set[str]:
+        """Pieces of a tensor from before: what some later layer reads of them passes by."""
+        apart = (op for op in part if op.kind is OpKind.VIEW and len(op.outputs) > 1)
+        return {t for op in apart if self._first(op.inputs[0]) not in made for t in op.outputs}
 
     def _needed_after(self, tensor: str, last: int) -> bool:
         return any(reader > last for reader in self._readers.get(tensor, ()))
@@ -121,47 +122,42 @@ def _under_first_names(operators: Sequence[Operator], same: Mapping[str, str]) -
     return readers
 
 
-@dataclass(frozen=True, slots=True)
-class LayerEdge:
-    """Tensor that one layer makes and another reads: positions of both and the bytes of one microbatch, undivided."""
-
-    source: int
-    target: int
-    boundary_bytes: float
+def branching_graph(graph: OperatorGraph) -> OperatorGraph:
+    """The same graph with every branch in one piece, and none that travels beside another one."""
+    return depth_first(_apart(graph))
 
 
-@dataclass(frozen=True, slots=True)
-class LayerGraph:
-    """A model as a graph of layers: `order` holds them in topological order, edges are by (source, target).
-
-    The edges say which tensors a layer of `order` exchanges, not its place between two others.
-    """
-
-    order: LayerChain
-    edges: tuple[LayerEdge, ...]
-
-    @property
-    def is_chain(self) -> bool:
-        """Whether every layer feeds the next one and no other."""
-        return [(e.source, e.target) for e in self.edges] == list(pairwise(range(len(self.order.index))))
-
-
-def layer_graph(workload: GraphWorkload, microbatch: int = 1, tensor_parallel: int = 1) -> LayerGraph:
-    """Layers and edges of any model. Isomorphic layers are built once."""
-    graph = depth_first(workload.operator_graph(microbatch))
-    ctx = workload.rules_context(graph)
+def branching_segments(
+    graph: OperatorGraph, ctx: OperatorContext, fusion: Collection[Fusion]
+) -> tuple[Segment, ...]:
+    """The layers of a graph in depth-first order, towers and skips apart."""
     steps = forward_steps(graph.operators, ctx)
-    swallowed = swallowed_by_fusion(steps, ctx, graph, fusion=workload.fusion)
-    segments = classify_segments(_segments(graph, ctx, branch_stops(graph, ctx, swallowed)), graph)
-    signatures, numbers = Signatures(graph, ctx), dict[Hashable, int]()
-    index = tuple(numbers.setdefault(signatures.of(s), len(numbers)) for s in segments)
-    unique = [segments[index.index(number)] for number in range(len(numbers))]
-    whole, sharding = UndividedModel(graph, ctx), Sharding(tensor_parallel)
-    tied = tied_parameters(segments, ctx)
-    layers = tuple(build_layer(s, whole, sharding, fusion=workload.fusion, tied=tied) for s in unique)
-    names = distinct_names(segments)
-    order = LayerChain(workload.name, microbatch, sharding, layers, index, names)
-    return LayerGraph(order, _edges(segments, ctx))
+    swallowed = swallowed_by_fusion(steps, ctx, graph, fusion=fusion)
+    return classify_segments(_segments(graph, ctx, branch_stops(graph, ctx, swallowed)), graph)
+
+
+def _apart(graph: OperatorGraph) -> OperatorGraph:
+    """The graph without tensors that are put together to be taken apart again, as what travels along a chain is."""
+    joints: dict[str, Operator] = {}
+    same: dict[str, str] = {}
+    operators = []
+    for op in graph.operators:
+        inputs = tuple(same.get(t, t) for t in op.inputs)
+        now = replace(op, inputs=inputs)
+        joint = joints.get(op.inputs[0]) if op.kind is OpKind.VIEW and len(op.inputs) == 1 else None
+        if joint is not None and _shapes(graph, op.outputs) == _shapes(graph, joint.inputs):
+            same |= dict(zip(op.outputs, joint.inputs, strict=True))
+            continue
+        if op.kind is OpKind.VIEW and len(inputs) > 1 and len(op.outputs) == 1:
+            joints[op.outputs[0]] = now
+        operators.append(now)
+    read = {t for op in operators for t in op.inputs} | set(graph.outputs)
+    kept = tuple(op for op in operators if op.outputs[0] not in joints or op.outputs[0] in read)
+    return replace(graph, operators=kept) if same else graph
+
+
+def _shapes(graph: OperatorGraph, tensors: Sequence[str]) -> list[tuple[int, ...]]:
+    return [graph.tensors[t].shape for t in tensors]
 
 
 def _segments(graph: OperatorGraph, ctx: OperatorContext, stops: list[int]) -> tuple[Segment, ...]:
@@ -183,7 +179,7 @@ def _segments(graph: OperatorGraph, ctx: OperatorContext, stops: list[int]) -> t
     return tuple(found)
 
 
-def _edges(segments: tuple[Segment, ...], ctx: OperatorContext) -> tuple[LayerEdge, ...]:
+def layer_edges(segments: tuple[Segment, ...], ctx: OperatorContext) -> tuple[LayerEdge, ...]:
     """One edge from each layer to each that reads of what it makes."""
     maker = {t: i for i, segment in enumerate(segments) for t in segment.outputs}
     sizes: Counter[tuple[int, int]] = Counter()

@@ -14,7 +14,6 @@ from phaze.parallel.cluster import Cluster
 from phaze.parallel.plan_search.graph_instance import placement_instance
 from phaze.scheduling.layers import LayerTimes
 from phaze.workload.graph_workload import GraphWorkload
-from phaze.workload.layers.branching_layers import layer_graph
 from phaze.workload.operators.operator_graph import GraphBuilder, OpKind
 from phaze.workload.training.training_numerics import Optimizer, numerics
 from phaze.workload.workload import Mode
@@ -55,7 +54,7 @@ def u_net(depth, convolutions=6):
 @pytest.mark.parametrize("name", ["gpt3", "llama2-7b"])
 def test_a_transformer_is_the_same_chain(name):
     workload = load_workload(name)
-    graph, chain = layer_graph(workload, 1, 2), workload.chain(1, 2)
+    graph, chain = workload.layer_graph(1, 2), workload.chain(1, 2)
     assert graph.is_chain
     assert graph.order == chain
 
@@ -63,7 +62,7 @@ def test_a_transformer_is_the_same_chain(name):
 @pytest.mark.parametrize("name", ["densenet121", "vgg19"])
 def test_networks_without_branches_are_chains(name):
     workload = load_workload(str(light(name)))
-    graph = layer_graph(workload)
+    graph = workload.layer_graph(1, 1)
     assert graph.is_chain
     assert graph.order.names == workload.chain(1, 1).names
 
@@ -71,7 +70,7 @@ def test_networks_without_branches_are_chains(name):
 @pytest.mark.parametrize("name", ["inception_v1", "squeezenet"])
 def test_towers_are_branches(name):
     workload = load_workload(str(light(name)))
-    graph = layer_graph(workload)
+    graph = workload.layer_graph(1, 1)
     assert len(graph.order.index) > len(workload.chain(1, 1).index)
     edges = nx.DiGraph(pairs(graph))
     assert max(degree for _, degree in edges.out_degree()) == (4 if name == "inception_v1" else 2)
@@ -81,14 +80,14 @@ def test_towers_are_branches(name):
 
 
 def test_skips_of_a_u_net_are_edges():
-    graph = layer_graph(GraphWorkload(Fixed(u_net(3)), Mode.TRAINING), 2)
+    graph = GraphWorkload(Fixed(u_net(3)), Mode.TRAINING).layer_graph(2, 1)
     skips = [(a, b) for a, b in pairs(graph) if b > a + 1]
     assert len(skips) == 2  # the innermost spans too little and stays inside a layer
     assert len(graph.order.index) > 25
 
 
 def test_every_decoder_block_reads_the_encoder():
-    graph = layer_graph(GraphWorkload(Fixed(two_stacks(4)), Mode.TRAINING))
+    graph = GraphWorkload(Fixed(two_stacks(4)), Mode.TRAINING).layer_graph(1, 1)
     encoder = graph.order.names.index("encoder3.up")
     assert sum(source == encoder for source, _ in pairs(graph)) == 4
     layer = graph.order.layers[graph.order.index[encoder]]
@@ -101,7 +100,7 @@ def test_every_decoder_block_reads_the_encoder():
 @given(CHOICES)
 def test_arithmetic_parameters_and_order(choices):
     workload = GraphWorkload(Drawn(choices), Mode.TRAINING)
-    graph, chain = layer_graph(workload, 2), workload.chain(2, 1)
+    graph, chain = workload.layer_graph(2, 1), workload.chain(2, 1)
     assert products(graph.order) == products(chain)
     assert graph.order.parameters == chain.parameters
     assert graph.order.model_flops == chain.model_flops
@@ -111,7 +110,7 @@ def test_arithmetic_parameters_and_order(choices):
 @pytest.mark.parametrize("sizes", [(1, 1), (2, 1, 3)])
 def test_the_general_solver_places_it(sizes):
     """Towers whose layers take a second each: with a device per layer the slowest stage has one layer."""
-    graph = layer_graph(GraphWorkload(Fixed(branches(sizes)), Mode.TRAINING), 2)
+    graph = GraphWorkload(Fixed(branches(sizes)), Mode.TRAINING).layer_graph(2, 1)
     shape = (1, len(graph.order.layers))
     times = LayerTimes(np.ones(shape), 2 * np.ones(shape))
     layers = len(graph.order.index)
