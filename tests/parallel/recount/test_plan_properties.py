@@ -72,7 +72,17 @@ def fixings(space, e):
     most = 8
     open_ = {"pipeline": range(1, most + 1), "pipelined_zeros": space.zeros}
     for f in fields(PlanSpace):
-        if f.name in ("frugal", "by_layer", "balances", "equal", "ragged", "data", "offloads", "whole", "branches"):
+        if f.name in (
+            "frugal",
+            "by_layer",
+            "balances",
+            "equal",
+            "ragged",
+            "data",
+            "offloads",
+            "whole",
+            "branches",
+        ):
             continue
         for value in open_.get(f.name, getattr(space, f.name)):
             yield f.name, value, replace(space, **{f.name: (value,)})
