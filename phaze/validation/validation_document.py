@@ -77,6 +77,11 @@ class Comparison(Record):
         description="Mean absolute percentage errors on what was left out of the fit in turn (`--leave-out`): each "
         "run, device, source or framework.",
     )
+    unseen_most: dict[str, str] = Field(
+        default={},
+        description="What adds most to each of these: whose rows, from which error by fitted constants to which, and "
+        "what the constants were fitted to instead.",
+    )
 
     @property
     def title(self) -> str:

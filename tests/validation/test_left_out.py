@@ -23,6 +23,7 @@ from phaze.validation.fits.left_out import (
     MeasuredRouting,
     _Fits,
     _parts,
+    _worst,
     elsewhere,
     fitted_to,
     percent,
@@ -82,8 +83,10 @@ def test_a_constant_is_fitted_again_without_a_device():
     fitted = FittedRuns(TITLE, list(runs(framework, "h100", "h200", "h100-96gb")))
     assert fitted.constants[0] == Constant("stretch", 1.2, frozenset({"torchtitan-2024"}))
     shipped, left = percent(fitted.errors({})), fitted.left_out()
-    assert left["device"] < shipped / 3
-    assert left["run"] == pytest.approx(left["device"], rel=0.5)
+    assert left["device"].error_pct < shipped / 3
+    assert left["run"].error_pct == pytest.approx(left["device"].error_pct, rel=0.5)
+    assert "torchtitan-2024" in left["framework"].most
+    assert "stretch 1.2 -> " in left["framework"].most
     exact = fitted.errors({fitted.constants[0]: 1.3})
     assert percent(exact) == pytest.approx(0.0, abs=1e-6)
 
@@ -132,9 +135,15 @@ def test_a_law_that_no_row_needs_alone_is_fitted_beside_others():
     (grouped,) = parts[0].files - parts[2].files
     assert parts[0].alone(grouped) is None
     assert len(parts[0].needing(grouped).rows) == 3
-    found = _Fits(parts).error_pct(parts[:2], "device")
+    found = _Fits(parts).left_out(parts[:2], "device")
     assert found is not None
-    assert found < percent(parts[0].errors({}))
+    assert found.error_pct < percent(parts[0].errors({}))
+
+
+def test_what_adds_most_is_whose_rows_grow_most_together():
+    fitted, left = np.log([1.1, 1.1, 1.1, 1.0]), np.log([1.2, 1.2, 1.2, 1.25])
+    assert _worst(["a", "a", "a", "b"], fitted, left) == "a (3 of 4 rows): 10.0 -> 20.0 %"
+    assert _worst(["a", "b", "b", "b"], fitted, left) == "b (3 of 4 rows): 6.7 -> 21.7 %"
 
 
 def judged_in(metric):
@@ -153,10 +162,11 @@ def test_only_what_is_judged_in_seconds_tells_of_seconds():
 def test_a_source_is_left_out_with_all_its_metrics():
     one = kernels("h200", 1.3)
     same, other = replace(one, title="x latency_backward"), replace(one, title="y")
-    assert _Fits([one, same]).error_pct([one], "source") is None
-    found = _Fits([one, same, other]).error_pct([one], "source")
+    assert _Fits([one, same]).left_out([one], "source") is None
+    found = _Fits([one, same, other]).left_out([one], "source")
     assert found is not None
-    assert found < percent(one.errors({}))
+    assert "by other sets of hopper" in found.most
+    assert found.error_pct < percent(one.errors({}))
 
 
 def routed(name, *tokens):
@@ -184,7 +194,8 @@ def test_constants_of_exchanges_are_fitted_again_without_a_system():
         for name in ("gb200", "gb300")
     ]
     shipped = percent(np.concatenate([part.errors({}) for part in parts]))
-    left = _Fits(parts).error_pct(parts, "device")
+    left = _Fits(parts).left_out(parts, "device")
     assert shipped > 20
-    assert left < shipped / 4
-    assert _Fits(parts[:1]).error_pct(parts[:1], "device") is None  # nothing else to be fitted to
+    assert left is not None
+    assert left.error_pct < shipped / 4
+    assert _Fits(parts[:1]).left_out(parts[:1], "device") is None  # nothing else to be fitted to

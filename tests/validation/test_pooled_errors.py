@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from phaze.cost.fidelity import Fidelity
-from phaze.report.page.validation_page import taken_home
+from phaze.report.page.validation_page import further_off, taken_home
 from phaze.validation.measured.measured_cases import Judged
 from phaze.validation.model_validation import Compared
 from phaze.validation.pooled_errors import pooled, written
@@ -68,3 +68,17 @@ def test_the_page_opens_with_a_line_for_each_kind(sets):
         in page
     )
     assert taken_home({}, []) == ""
+
+
+def test_the_page_tells_what_is_further_off_without_a_fit():
+    told = [compared(name, "time", [1.1]) for name in ("near", "far", "exact")]
+    for one, (fitted, left) in zip(told, ((10.0, 13.0), (10.0, 13.1), (0.0, 5.0)), strict=True):
+        comparison = one.comparisons[Fidelity.CALIBRATED]
+        vars(comparison).update(title=comparison.name, mape_pct=fitted, unseen_pct={"device": left})
+        vars(comparison).update(unseen_most={"device": "h100 (1 of 1 rows): 10.0 -> 13.1 %"})
+    page = further_off(told)
+    assert [line for line in page.splitlines() if line.startswith("| ")][1:] == [
+        "| far | 10.0 | device 13.1 | 1.3 | h100 (1 of 1 rows): 10.0 -> 13.1 % |"
+    ]
+    assert "Of 2 comparisons that constants were fitted to, 1 are more than 1.3 times" in page
+    assert further_off(told[:1]) == ""

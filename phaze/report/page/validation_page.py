@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from phaze.cost.fidelity import Fidelity
@@ -70,6 +70,7 @@ def write_page(folder: Path, compared: Sequence[Compared]) -> Path:
         + _HEAD
         + "\n".join(rows)
         + "\n\n"
+        + further_off(compared)
         + excluded
         + "\n\n"
         + "\n".join(pictures)
@@ -116,6 +117,46 @@ def _framed(compared: Sequence[Compared]) -> str:
         f"Under a framework that no constant was fitted to, the mean error of a set of runs is {min(found):.0f} to "
         f"{max(found):.0f} %.\n"
     )
+
+
+FURTHER = 1.3
+"""Times its error on fitted rows from which an error on left-out ones is explained."""
+
+
+def further_off(compared: Sequence[Compared]) -> str:
+    """Comparisons more than `FURTHER` times as far off on rows that were left out of the fit, and what adds most."""
+    judged = [one for one in map(_best, compared) if one and one.unseen_pct and one.mape_pct]
+    lines = {one.title: list(_further(one)) for one in judged}
+    sets = sum(map(bool, lines.values()))
+    if not sets:
+        return ""
+    told = _FURTHER_OFF.format(sets=sets, judged=len(judged), times=FURTHER)
+    return told + "\n".join(line for some in lines.values() for line in some) + "\n\n"
+
+
+def _further(one: Comparison) -> Iterator[str]:
+    fitted = one.mape_pct or 0.0
+    for kind, error in one.unseen_pct.items():
+        if error > FURTHER * fitted > 0:
+            cells = (
+                one.title,
+                f"{fitted:.1f}",
+                f"{kind} {error:.1f}",
+                f"{error / fitted:.1f}",
+                one.unseen_most[kind],
+            )
+            yield f"| {' | '.join(cells)} |"
+
+
+_FURTHER_OFF = """## Further off without a fit
+
+Of {judged} comparisons that constants were fitted to, {sets} are more than {times} times as far off where these rows
+are left out. Whose rows grow most then, from which mean error to which, and what their constants were fitted to
+instead; for a framework, its constants and what stands in for them (the default where no other framework has one):
+
+| data set | fitted | left out | times | most of it |
+|---|--:|--:|--:|---|
+"""
 
 
 _ADVICE = (

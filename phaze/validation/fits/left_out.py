@@ -46,8 +46,17 @@ _ROUNDS = 30  # of least squares that approach least absolute errors
 _TIED = {"dispatch_backward_s": "dispatch_s"}
 """Constants that were fitted as one with another."""
 
-Errors = Mapping[str, float]
-"""Mean absolute percentage errors by what was left out: run, device, source, framework."""
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Mean absolute percentage error on what was left out of a fit, and what adds most to it."""
+
+    error_pct: float
+    most: str
+
+
+Errors = Mapping[str, LeftOut]
+"""By what was left out: run, device, source, framework."""
 
 
 def refit(errors: Floats, slopes: Floats) -> Floats:
@@ -116,21 +125,26 @@ class FittedRuns:
         found = best_iteration(changed, estimator(changed, Fidelity.CALIBRATED, self._known))
         return log(run.figure(found) / run.measured)
 
-    def left_out(self) -> dict[str, float]:
+    def left_out(self) -> dict[str, LeftOut]:
         """Errors with each run (or part of the runs), device and framework left out of the fit in turn."""
         constants = self.constants
         if not constants or not len(self.runs):
             return {}
         errors = self.errors({})
         slopes = np.stack([self._slope(errors, constant) for constant in constants], axis=1)
-        folds = {
-            "run": [str(i % FOLDS) for i in range(len(self.runs))],
-            "device": [run.chip.name for run in self.runs],
-        }
+        chips = [run.chip.name for run in self.runs]
+        folds = {"run": [str(i % FOLDS) for i in range(len(self.runs))], "device": chips}
         found = {
-            kind: v for kind, names in folds.items() if (v := _each_out(errors, slopes, names)) is not None
+            kind: LeftOut(percent(left), _worst(chips, errors, left))
+            for kind, names in folds.items()
+            if (left := _each_out(errors, slopes, names)) is not None
         }
-        return found | {"framework": percent(self._unseen(constants))}
+        unseen = self._unseen(constants)
+        changed = ", ".join(
+            f"{c.name} {c.value:.3g} -> {elsewhere(c.name, self.title):.3g}" for c in constants[:_NAMED]
+        )
+        most = f"{_worst([run.framework.name for run in self.runs], errors, unseen)}; {changed}"
+        return found | {"framework": LeftOut(percent(unseen), most)}
 
     def _slope(self, errors: Floats, constant: Constant) -> Floats:
         """Derivatives of the errors by the logarithm of a constant (of what it stretches, where it is a factor)."""
@@ -145,8 +159,21 @@ class FittedRuns:
         return self.errors({one: elsewhere(one.name, self.title) for one in constants})
 
 
-def _each_out(errors: Floats, slopes: Floats, names: Sequence[str]) -> float | None:
-    """Error with what has each of the names left out; None where all have the same."""
+_NAMED = 4
+"""Constants that are named, at most."""
+
+
+def _worst(names: Sequence[str], fitted: Floats, left: Floats) -> str:
+    """Which name's rows grow most, all its rows together, and from what error to what."""
+    growth = np.abs(np.expm1(left)) - np.abs(np.expm1(fitted))
+    of = np.array(names)
+    worst = max(dict.fromkeys(names), key=lambda name: float(growth[of == name].sum()))
+    rows = of == worst
+    return f"{worst} ({rows.sum()} of {len(rows)} rows): {percent(fitted[rows]):.1f} -> {percent(left[rows]):.1f} %"
+
+
+def _each_out(errors: Floats, slopes: Floats, names: Sequence[str]) -> Floats | None:
+    """Errors with what has each of the names left out; None where all have the same."""
     kinds = sorted(set(names))
     if len(kinds) < 2:
         return None
@@ -155,7 +182,7 @@ def _each_out(errors: Floats, slopes: Floats, names: Sequence[str]) -> float | N
         out: Flags = np.array([name == kind for name in names])
         change = refit(errors[~out], slopes[~out])
         left[out] = errors[out] + slopes[out] @ change
-    return percent(left)
+    return left
 
 
 def _replaced(run: PublishedRun, new: Mapping[str, float]) -> PublishedRun:
@@ -442,7 +469,7 @@ def kernels_left_out(
     for title in dict.fromkeys(part.title for part in parts):
         progress(f"{title}: left out")
         own = [part for part in parts if part.title == title]
-        found = {kind: fits.error_pct(own, kind) for kind in ("device", "source")}
+        found = {kind: fits.left_out(own, kind) for kind in ("device", "source")}
         yield title, {kind: value for kind, value in found.items() if value is not None}
 
 
@@ -484,17 +511,30 @@ class _Fits:
     parts: Sequence[Part]
     _known: dict[tuple[str, ...], Mapping[str, float] | None] = field(default_factory=dict)
 
-    def error_pct(self, own: Sequence[Part], kind: str) -> float | None:
+    def left_out(self, own: Sequence[Part], kind: str) -> LeftOut | None:
         """Error of the parts of a comparison by constants that their device or their source has no part in.
 
         Parts whose laws have nothing else to be fitted to say nothing; None where all are such.
         """
-        errors = []
+        names: list[str] = []
+        errors, left = [], []
         for part in own:
             fitted = {file: self._fit(part, file, kind) for file in part.files}
             if all(one is not None for one in fitted.values()):
-                errors.append(part.errors({file: one for file, one in fitted.items() if one is not None}))
-        return percent(np.concatenate(errors)) if errors else None
+                left.append(part.errors({file: one for file, one in fitted.items() if one is not None}))
+                errors.append(part.errors({}))
+                names += [f"{part.device}, {self._told(part, kind)}"] * len(left[-1])
+        if not left:
+            return None
+        unseen = np.concatenate(left)
+        return LeftOut(percent(unseen), _worst(names, np.concatenate(errors), unseen))
+
+    def _told(self, part: Part, kind: str) -> str:
+        """What constants of a part's laws were fitted to."""
+        same = [self._others(part, file, kind)[1] for file in part.files]
+        if all(same):
+            return f"by other {'chips' if kind == 'device' else 'sets'} of {part.family}"
+        return "by other families" if not any(same) else f"in part by other families than {part.family}"
 
     def _fit(self, part: Part, file: str, kind: str) -> Mapping[str, float] | None:
         key = (file, kind, part.device) if kind == "device" else (file, kind, _source(part), part.family)
@@ -503,7 +543,16 @@ class _Fits:
         return self._known[key]
 
     def _refit(self, part: Part, file: str, kind: str) -> Mapping[str, float] | None:
-        """Fitted to chips of the same family where there are others, else to those of all families.
+        """Fitted to chips of the same family where there are others, else to those of all families."""
+        donors, same = self._others(part, file, kind)
+        if not donors:
+            return None
+        family = part.family if same else GENERIC
+        start = donors[0].law(file, family)
+        return None if start is None else refitted(file, start, donors)
+
+    def _others(self, part: Part, file: str, kind: str) -> tuple[list[Part], bool]:
+        """Rows that a law may be fitted to without a part's device or source, and whether they are of its family.
 
         A law that no row needs alone is fitted to those that need it beside others, which keep their constants.
         """
@@ -515,12 +564,7 @@ class _Fits:
             if (rows := other.alone(file) if alone else other.needing(file)) is not None
         ]
         same = [one for one in others if one.family == part.family]
-        donors = same or others
-        if not donors:
-            return None
-        family = part.family if same else GENERIC
-        start = donors[0].law(file, family)
-        return None if start is None else refitted(file, start, donors)
+        return same or others, bool(same)
 
 
 def with_left_out(
@@ -534,5 +578,9 @@ def with_left_out(
 def _with(one: Compared, errors: Errors) -> Compared:
     if not errors:
         return one
-    calibrated = one.comparisons[Fidelity.CALIBRATED].model_copy(update={"unseen_pct": dict(errors)})
+    told = {
+        "unseen_pct": {kind: found.error_pct for kind, found in errors.items()},
+        "unseen_most": {kind: found.most for kind, found in errors.items()},
+    }
+    calibrated = one.comparisons[Fidelity.CALIBRATED].model_copy(update=told)
     return replace(one, comparisons={**one.comparisons, Fidelity.CALIBRATED: calibrated})
