@@ -3,7 +3,10 @@
 Three chains of actions that every timeline of a schedule contains, so none can be shorter:
 
 - device: nothing reaches a device before it came through the chunks in front of it; then the device does all its
-  work, one action at a time; after its last backward pass the gradient still has to go back to the first chunk.
+  work, one action at a time; after its last backward pass the gradient still has to go back to the first chunk. Twice
+  it waits where later chunks take longer than what its order gives it to do: from its first forward pass until the
+  gradient of that microbatch is back, and from its last forward pass until the last gradient is. For 1F1B of unequal
+  chunks this is the exact time, as a rule.
 - loop: a device holds at most `in_flight` microbatches of a chunk. Each slot takes microbatches first in, first out, so
   microbatch k + held enters the chunk only when k has come back to it, a round through all later chunks and back.
 - turn (GPipe, and forward passes alone): the last device sees all microbatches before it turns back the first, and
@@ -21,6 +24,7 @@ import numpy as np
 from phaze.arrays import Floats, Integers
 from phaze.parallel.pipelines.action_order import ActionKind, orders
 from phaze.parallel.pipelines.chunk_times import Chunks
+from phaze.parallel.pipelines.device_turns import DeviceTurns, device_turns
 from phaze.parallel.pipelines.in_flight import in_flight
 from phaze.parallel.pipelines.pipeline_schedule import Schedule, chunks_of, device_of
 from phaze.parallel.pipelines.stage_graph import StageGraph
@@ -91,12 +95,17 @@ class _Paths:
 
     `way_s` (..., C): transfer into the chunk, in either direction of its front end. `head_s`: from the first start to
     the chunk; `round_s`: through it and all later ones and back through it; `tail_s`: from there to the end.
+    `ahead_s`: from the end of its forward pass to that of the last chunk; `back_s`: from there to the start of its
+    backward pass, which takes `backward_s` (without weight gradients that are put off).
     """
 
     way_s: Floats
     head_s: Floats
     round_s: Floats
     tail_s: Floats
+    ahead_s: Floats
+    back_s: Floats
+    backward_s: Floats
 
 
 def _paths(schedule: Schedule, stages: int, chunks: Chunks) -> _Paths:
@@ -108,15 +117,20 @@ def _paths(schedule: Schedule, stages: int, chunks: Chunks) -> _Paths:
     tail_s = np.cumsum(way_s, axis=-1) + _before(backward_s)
     if schedule.splits_backward:
         tail_s = tail_s + chunks.weight_gradient_s[..., :1]
-    both = chunks.forward_s + backward_s
-    behind = 2 * (way_s.sum(axis=-1, keepdims=True) - np.cumsum(way_s, axis=-1))
-    round_s = behind + both.sum(axis=-1, keepdims=True) - _before(both)
-    return _Paths(way_s, head_s, round_s, tail_s)
+    ahead_s, back_s = (_behind(one) + _behind(way_s) for one in (chunks.forward_s, backward_s))
+    round_s = ahead_s + back_s + chunks.forward_s + backward_s
+    return _Paths(way_s, head_s, round_s, tail_s, ahead_s, back_s, backward_s)
 
 
 def _before(times: Floats) -> Floats:
     """Sum of all earlier chunks."""
     return np.cumsum(times, axis=-1) - times
+
+
+def _behind(times: Floats) -> Floats:
+    """Sum of all later chunks."""
+    found: Floats = times.sum(axis=-1, keepdims=True) - np.cumsum(times, axis=-1)
+    return found
 
 
 def _loop_s(schedule: Schedule, m: int, p: int, chunks: Chunks, paths: _Paths) -> Floats:
@@ -129,6 +143,10 @@ def _loop_s(schedule: Schedule, m: int, p: int, chunks: Chunks, paths: _Paths) -
     return bound
 
 
+_TURN_LATE = (Schedule.GPIPE, Schedule.DUALPIPE)
+"""Schedules that turn back microbatches after all went ahead, or from both ends."""
+
+
 def _device_s(schedule: Schedule, m: int, p: int, chunks: Chunks, paths: _Paths) -> Floats:
     own = chunks_of(schedule, p, chunks.per_device(p))
     per_copy = m // schedule.weight_copies
@@ -136,13 +154,33 @@ def _device_s(schedule: Schedule, m: int, p: int, chunks: Chunks, paths: _Paths)
     work_s = passes_s[..., own].sum(axis=-1) - _saved_s(schedule, m, p, chunks)
     if chunks.blocking:
         work_s = work_s + _received_s(per_copy, own, paths.way_s)
+    put_off_s = per_copy * chunks.weight_gradient_s[..., own].sum(axis=-1)
+    if schedule not in _TURN_LATE:
+        turns = device_turns(schedule, p, m, chunks.per_device(p))
+        work_s = work_s + _idle_s(turns, own, chunks, paths)
+        put_off_s = (turns.late * chunks.weight_gradient_s[..., own]).sum(axis=-1)
     head_s, tail_s = paths.head_s[..., own].min(axis=-1), paths.tail_s[..., own].min(axis=-1)
     ends_s = work_s + tail_s
     if schedule.splits_backward:
-        put_off_s = per_copy * chunks.weight_gradient_s[..., own].sum(axis=-1)
         ends_s = np.maximum(work_s, ends_s - put_off_s)
     bound: Floats = (head_s + ends_s).max(axis=-1)
     return bound
+
+
+def _idle_s(turns: DeviceTurns, own: Integers, chunks: Chunks, paths: _Paths) -> Floats:
+    """Seconds (..., p) that devices wait, at least, in the turns of their first and of their last microbatch."""
+    into_s = paths.way_s * chunks.blocking
+    back_s = np.roll(into_s, -1, axis=-1)  # the first chunk has none, so the last gets none from behind
+    passes_s = (chunks.forward_s + into_s, paths.backward_s + back_s, chunks.weight_gradient_s)
+    device, waits_s = np.arange(len(own)), []
+    for forward, backward, passes in zip(turns.forward, turns.backward, turns.passes, strict=True):
+        there, here = own[device, forward], own[device, backward]
+        busy_s = sum((passes[:, k] * one[..., own]).sum(axis=-1) for k, one in enumerate(passes_s))
+        away_s = paths.ahead_s[..., there] + paths.back_s[..., here] - back_s[..., here]
+        waits_s.append(np.maximum(away_s - busy_s, 0.0))
+    first_s, last_s = waits_s
+    found: Floats = np.where(turns.apart, first_s + last_s, np.maximum(first_s, last_s))
+    return found
 
 
 def _saved_s(schedule: Schedule, m: int, p: int, chunks: Chunks) -> Floats:

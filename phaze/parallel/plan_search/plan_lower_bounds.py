@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from phaze.arrays import Floats
+from phaze.arrays import Floats, Integers
 from phaze.parallel.framework import Framework
 from phaze.parallel.parallel_plan import ParallelPlan
 from phaze.parallel.pipelines.pipeline_schedule import Schedule, chunks_of
@@ -22,19 +22,39 @@ def busy_bound_s(schedule: Schedule, stages: int, passes: ChunkPasses, microbatc
 
     A device does the work of its chunks for every microbatch that comes to its copies of them. Before the first, one
     comes through the chunks ahead; after the last backward pass, gradients go back through them. Where a schedule puts
-    weight gradients off these may run meanwhile, and only the device's own share of the passes is sure.
+    weight gradients off these may run meanwhile, and only the device's own share of the passes is sure. In 1F1B a
+    device may have too little to do while its first and its last microbatch pass through the chunks behind it.
     """
     own = chunks_of(schedule, stages, passes.weight_s.shape[-1] // stages)
     each = (np.asarray(microbatches) // schedule.weight_copies)[..., None]
     ahead_s, turned_s = passes.passes_s
     work = ahead_s + turned_s
     device = each * work[..., own].sum(axis=-1)
+    if schedule is Schedule.ONE_F_ONE_B:
+        device = np.maximum(device, _turning_s(passes, work, np.asarray(microbatches)[..., None]))
     if not schedule.splits_backward:
         return np.asarray((device + _least_ahead(work, own)).max(axis=-1))
     forward, recomputation, backward = passes.device_s
     back = _least_ahead(np.maximum(recomputation + backward - passes.weight_s, 0.0), own)
     late = np.maximum(back - each * passes.weight_s[..., own].sum(axis=-1), 0.0)
     return np.asarray((_least_ahead(forward, own) + device + late).max(axis=-1))
+
+
+def _turning_s(passes: ChunkPasses, work: Floats, microbatches: Integers) -> Floats:
+    """Seconds of every device of 1F1B (n, p) from its first start to its last end, at least, as it waits for gradients.
+
+    It runs k forward passes before the first gradient is back, k backward passes before the last one is, with
+    k = p - 1 - i of device i: both times it is kept until all later chunks have done with a microbatch. Of what it does
+    besides, a forward pass comes with every backward pass, or where the last microbatch began before the first was
+    back, only the passes themselves are sure.
+    """
+    behind = work.sum(axis=-1, keepdims=True) - np.cumsum(work, axis=-1)
+    ahead = np.minimum(np.arange(work.shape[-1])[::-1], microbatches - 1)
+    twice = 2 * behind + (microbatches - ahead) * work
+    forward, recomputation, backward = passes.device_s
+    once = behind + forward + (microbatches - ahead - 1) * work + (ahead + 1) * (recomputation + backward)
+    found: Floats = np.where(microbatches > ahead + 1, np.maximum(twice, once), once)
+    return found
 
 
 def _least_ahead(seconds: Floats, own: NDArray[np.int64]) -> Floats:

@@ -5,19 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
+import numpy as np
 import pytest
 from strategy_cases import HIDES, LAUNCHES, SOFTWARE, estimator, framework, small_gpt
 
+from phaze.parallel.chunk_division import Grain
 from phaze.parallel.cluster import Recompute
+from phaze.parallel.framework import load_framework
 from phaze.parallel.parallel_plan import Zero
 from phaze.parallel.pipelines.pipeline_schedule import TRAINING, Schedule
+from phaze.parallel.pipelines.pipeline_simulation import pipeline_s
 from phaze.parallel.plan_batches.memory_fit import fits
 from phaze.parallel.plan_batches.plan_batch import IterationBatch
 from phaze.parallel.plan_search.best_first_search import best_plans
-from phaze.parallel.plan_search.plan_lower_bounds import rest_key, rest_s
+from phaze.parallel.plan_search.plan_lower_bounds import busy_bound_s, rest_key, rest_s
 from phaze.parallel.plan_search.screened_plans import ScreenedPlans, screened_plans
 from phaze.parallel.plan_space import PlanSpace
 from phaze.parallel.training.iteration_estimate import Estimator
+from phaze.parallel.training.stage_times import ChunkPasses
 
 SPACE = PlanSpace(microbatches=(1,), tensor=(1, 2), sequence=(False,), chunks=(1, 2))
 
@@ -134,3 +139,27 @@ def test_devices_that_wait_for_launches_have_all_layers_scheduled():
     assert estimator(chip="tpuv4").bounds_layers
     assert not estimator(chip="tpuv4", software=framework(**LAUNCHES)).bounds_layers
     assert not estimator(chip="h100").bounds_layers
+
+
+@pytest.mark.parametrize("said", SOFTWARE.values(), ids=SOFTWARE)
+def test_busy_bounds_hold_for_passes_as_long_or_longer(said):
+    """1F1B of any passes and launches, with exchanges and transfers beside them, against the simulation."""
+    draw, software = np.random.default_rng(1), framework(**said)
+    for number in range(60):
+        stages, microbatches = int(draw.integers(1, 9)), int(draw.integers(1, 30))
+        device_s, launches_s = draw.uniform(0.5, 2.0, (3, stages)), draw.uniform(0, 3.0, (3, stages))
+        weight_s = draw.uniform(0, 2.0, stages)
+        run = (Schedule.ONE_F_ONE_B, stages)
+        passes = ChunkPasses(device_s, launches_s * (number % 3), weight_s, software)
+        rows = ChunkPasses(passes.device_s[:, None], passes.launches_s[:, None], weight_s[None], software)
+        (bound_s,) = busy_bound_s(*run, rows, np.array([microbatches]))
+        longer = passes.beside(*draw.uniform(0, 0.3 * (number % 2), (2, stages)))
+        chunks = longer.pipeline(draw.uniform(0, 0.3 * (number % 5), stages - 1))
+        assert bound_s <= pipeline_s(Schedule.ONE_F_ONE_B, microbatches, stages, chunks) * (1 + 1e-12)
+
+
+def test_only_the_best_pipeline_of_1f1b_is_simulated():
+    """Stages that are cut between any two layers differ: bounds without waits for gradients leave 14 to simulate."""
+    e = estimator(devices=32, batch=128, software=load_framework("exposed"), workload=small_gpt(24))
+    space = replace(SPACE, schedules=(Schedule.ONE_F_ONE_B,), grains=(Grain.LAYER,), tensor=(1, 2, 4))
+    assert best_plans(e, space, inf).account.evaluated == 1
