@@ -11,6 +11,9 @@ from phaze.arrays import Flags, Integers
 from phaze.parallel.pipelines.action_order import ActionKind, ActionSequence, run_of
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
 
+TURN_LATE = (Schedule.GPIPE, Schedule.BREADTH_FIRST, Schedule.DUALPIPE)
+"""Schedules that turn microbatches back after all went ahead, or from both ends."""
+
 
 @dataclass(frozen=True)
 class DeviceTurns:
@@ -32,7 +35,7 @@ class DeviceTurns:
 
 @lru_cache(maxsize=4096)
 def device_turns(schedule: Schedule, stages: int, microbatches: int, chunks_per_device: int) -> DeviceTurns:
-    """Turns of a schedule in which every microbatch enters at the same end, and soon comes back."""
+    """Turns of a schedule that is not among `TURN_LATE`."""
     few = min(microbatches, 4 * stages)  # behind which turns are the same, however many there are
     if few < microbatches:
         return device_turns(schedule, stages, few, chunks_per_device)

@@ -24,7 +24,7 @@ import numpy as np
 from phaze.arrays import Floats, Integers
 from phaze.parallel.pipelines.action_order import ActionKind, orders
 from phaze.parallel.pipelines.chunk_times import Chunks
-from phaze.parallel.pipelines.device_turns import DeviceTurns, device_turns
+from phaze.parallel.pipelines.device_turns import TURN_LATE, DeviceTurns, device_turns
 from phaze.parallel.pipelines.in_flight import in_flight
 from phaze.parallel.pipelines.pipeline_schedule import Schedule, chunks_of, device_of
 from phaze.parallel.pipelines.stage_graph import StageGraph
@@ -143,10 +143,6 @@ def _loop_s(schedule: Schedule, m: int, p: int, chunks: Chunks, paths: _Paths) -
     return bound
 
 
-_TURN_LATE = (Schedule.GPIPE, Schedule.DUALPIPE)
-"""Schedules that turn back microbatches after all went ahead, or from both ends."""
-
-
 def _device_s(schedule: Schedule, m: int, p: int, chunks: Chunks, paths: _Paths) -> Floats:
     own = chunks_of(schedule, p, chunks.per_device(p))
     per_copy = m // schedule.weight_copies
@@ -155,7 +151,7 @@ def _device_s(schedule: Schedule, m: int, p: int, chunks: Chunks, paths: _Paths)
     if chunks.blocking:
         work_s = work_s + _received_s(per_copy, own, paths.way_s)
     put_off_s = per_copy * chunks.weight_gradient_s[..., own].sum(axis=-1)
-    if schedule not in _TURN_LATE:
+    if schedule not in TURN_LATE:
         turns = device_turns(schedule, p, m, chunks.per_device(p))
         work_s = work_s + _idle_s(turns, own, chunks, paths)
         put_off_s = (turns.late * chunks.weight_gradient_s[..., own]).sum(axis=-1)

@@ -12,12 +12,12 @@ from pipeline_cases import PLAIN, pipelines, seconds, shapes
 
 from phaze.parallel.pipelines.action_order import INPUT, WEIGHT, B, F, orders
 from phaze.parallel.pipelines.chunk_times import Chunks, even_chunks
-from phaze.parallel.pipelines.device_turns import device_turns
+from phaze.parallel.pipelines.device_turns import TURN_LATE, device_turns
 from phaze.parallel.pipelines.pipeline_bounds import pipeline_bound_s
 from phaze.parallel.pipelines.pipeline_schedule import TRAINING, Schedule, chunks_of
 from phaze.parallel.pipelines.pipeline_simulation import pipeline_s
 
-TURNING = [one for one in TRAINING if one not in (Schedule.GPIPE, Schedule.DUALPIPE)]
+TURNING = [one for one in TRAINING if one not in TURN_LATE]
 SMALL = settings(max_examples=200, deadline=None, derandomize=True)
 
 
