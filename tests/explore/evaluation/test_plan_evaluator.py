@@ -157,8 +157,8 @@ def test_bounds_of_schedules_know_what_cheaper_bounds_know():
 def test_points_that_fall_are_let_go_before_the_rest_of_their_passes(monkeypatch):
     counts, tighten = [], TimedChain.tighten
 
-    def counting(self, which, rows, times, at):
-        counts.append(tighten(self, which, rows, times, at))
+    def counting(self, which, rows, times, at, *limits):
+        counts.append(tighten(self, which, rows, times, at, *limits))
         return counts[-1]
 
     evaluator = Evaluator(small_task(load_workload("resnet18")), varied_architectures())
