@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         validate,
         whatif,
         whatif_bubbles,
+        whatif_colocate,
         whatif_failures,
     )
     from phaze.workload.torch_export.torch_tracing import from_torch
@@ -134,6 +135,7 @@ __all__ = [
     "validate",
     "whatif",
     "whatif_bubbles",
+    "whatif_colocate",
     "whatif_failures",
     "workloads",
 ]

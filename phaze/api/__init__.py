@@ -54,6 +54,7 @@ from phaze.api.verbs import (
     sweep,
     whatif,
     whatif_bubbles,
+    whatif_colocate,
     whatif_failures,
 )
 from phaze.api.workload_verbs import Graph, archs_export, graph
@@ -115,6 +116,7 @@ __all__ = [
     "validate",
     "whatif",
     "whatif_bubbles",
+    "whatif_colocate",
     "whatif_failures",
     "workloads",
 ]

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         PlanPoolsOptions,
         PlanServingOptions,
         WhatIfBubblesOptions,
+        WhatIfColocateOptions,
         WhatIfFailuresOptions,
         WhatIfOptions,
     )
@@ -224,6 +225,21 @@ def whatif_bubbles(options: WhatIfBubblesOptions) -> Varied:
     return Varied(document)
 
 
+def whatif_colocate(options: WhatIfColocateOptions) -> Varied:
+    """Tell how jobs on one device slow each other down, as `dse whatif colocate` does: a row for each job beside it.
+
+    Raises InputError where an argument is not valid, InfeasibleError where no plan fits.
+    """
+    from phaze.inputs.plan_inputs import colocate_answer
+    from phaze.inputs.recorded.input_files import record_question
+    from phaze.runs.run_directory import kept_answer
+
+    with kept_answer(options.out) as keep:
+        document = record_question(colocate_answer(options), "whatif colocate", options)
+        keep(document)
+    return Varied(document)
+
+
 def whatif_failures(options: WhatIfFailuresOptions) -> Varied:
     """Plan for goodput in scale-up domains of several sizes, as `dse whatif failures` does.
 
@@ -290,8 +306,11 @@ def launch_recipe(document: PlanDocument, target: str, option: str) -> tuple[str
 
 def _varied_row(point: WhatIfPoint) -> dict[str, Any]:
     """A value with the figures of its plan, or the reason why it has none."""
-    told = plan_row(point.plan.best) if point.plan else {"reason": point.reason}
-    best = point.plan.best if point.plan else None
-    kept = (best.goodput, best.convergence, best.bubbles, best.bubbles and best.bubbles.fill) if best else ()
+    if point.plan is None:
+        return {"value": point.value, "reason": point.reason}
+    best = point.plan.best
+    fill = best.bubbles and best.bubbles.fill
+    kept = (best.goodput, best.convergence, best.bubbles, fill, best.colocation)
+    told = plan_row(best)
     each = [one.model_dump(exclude={"stages", "fill"}) for one in kept if one]
     return {"value": point.value, **told, **{name: value for one in each for name, value in one.items()}}

@@ -24,9 +24,9 @@ _Result = TypeVar("_Result")
 _OPTION = re.compile(r"--([a-z][a-z0-9-]*)")
 _VERB = re.compile(
     r"\bdse (run --serve|run|evaluate|compare|sweep|validate|calibrate|plan serving|plan pools|plan|whatif failures|"
-    r"whatif bubbles|whatif|certify|explain|pareto|report|trace|diff|replay|graph|archs export|archs|workloads|"
-    r"networks choose|networks cost|networks fit|networks|spaces|frameworks|plans|measure template|measure serving|"
-    r"solve schedule|solve placement|solve fleet|solve layers)\b"
+    r"whatif bubbles|whatif colocate|whatif|certify|explain|pareto|report|trace|diff|replay|graph|archs export|archs|"
+    r"workloads|networks choose|networks cost|networks fit|networks|spaces|frameworks|plans|measure template|"
+    r"measure serving|solve schedule|solve placement|solve fleet|solve layers)\b"
     r"(?! (?:show|new|export)\b)"
 )
 

@@ -17,6 +17,7 @@ from phaze.inputs.option_models import (
     RunOptions,
     SweepOptions,
     WhatIfBubblesOptions,
+    WhatIfColocateOptions,
     WhatIfFailuresOptions,
     WhatIfOptions,
 )
@@ -31,5 +32,6 @@ plan = with_arguments(PlanOptions, planning_verbs.plan, arguments_at_hand)
 plan_pools = with_arguments(PlanPoolsOptions, planning_verbs.plan_pools, arguments_at_hand)
 whatif = with_arguments(WhatIfOptions, planning_verbs.whatif, arguments_at_hand)
 whatif_bubbles = with_arguments(WhatIfBubblesOptions, planning_verbs.whatif_bubbles, arguments_at_hand)
+whatif_colocate = with_arguments(WhatIfColocateOptions, planning_verbs.whatif_colocate, arguments_at_hand)
 whatif_failures = with_arguments(WhatIfFailuresOptions, planning_verbs.whatif_failures, arguments_at_hand)
 plan_serving = with_arguments(PlanServingOptions, planning_verbs.plan_serving, arguments_at_hand)

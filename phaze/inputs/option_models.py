@@ -178,7 +178,7 @@ class TaskOptions(Options):
     plans: str | Path | Plans = option(
         "full",
         "Space of plans: full (what can be launched), any (ragged degrees, too), layers (recompute layer by layer), "
-        "branches (side by side), megatron, phaze, or a YAML file.",
+        "branches (side by side), swapping (with the hosts' memory), megatron, phaze, or a YAML file.",
         metavar="NAME|FILE",
         offers=Packaged.PLANS,
     )
@@ -778,6 +778,27 @@ class WhatIfBubblesOptions(KeptOptions, PlanChoices, TaskOptions, OneArchOptions
     switch: Quantity | None = option(
         None, "Time that each bubble loses to switching, for instance 1ms (default: none)."
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhatIfColocateOptions(KeptOptions, PlanChoices, TaskOptions, OneArchOptions):
+    """Of `dse whatif colocate` and `phaze.whatif_colocate`."""
+
+    devices: int | None = option(1, "Accelerators; jobs share one.", least=1, taken="int")
+    beside: str = option(
+        ...,
+        "Jobs beside the training, one at a time: passes of these workloads.",
+        metavar="MODEL,...",
+        offers=Packaged.WORKLOADS,
+        several=True,
+        taken="str | Sequence[str]",
+    )
+    beside_mode: str = option(
+        "prefill",
+        "What a pass beside it is: prefill (forward alone), decode (one token more of every sequence) or training.",
+        offers=("prefill", "decode", "training"),
+    )
+    beside_batch: int = option(1, "Samples of a pass beside it.", least=1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,12 +21,17 @@ if TYPE_CHECKING:
     from phaze.explore.documents.plan_document import PlanDocument, WhatIfDocument
     from phaze.explore.request.explore_request import Task
     from phaze.hardware.architecture import Architecture
-    from phaze.inputs.option_models import WhatIfBubblesOptions, WhatIfFailuresOptions, WhatIfOptions
+    from phaze.inputs.option_models import (
+        WhatIfBubblesOptions,
+        WhatIfColocateOptions,
+        WhatIfFailuresOptions,
+        WhatIfOptions,
+    )
     from phaze.parallel.failures.goodput import FailingCluster
     from phaze.parallel.parallel_plan import Offload
     from phaze.parallel.statistical_efficiency import BatchChoice
     from phaze.workload.parallel_degrees import Shardable
-    from phaze.workload.workload import Workload
+    from phaze.workload.workload import Mode, Workload
 
 _VARIED = {
     "arch",
@@ -153,8 +158,34 @@ def bubbles_answer(options: WhatIfBubblesOptions) -> WhatIfDocument:
     return vary("fill", names or ["nothing"], filled)
 
 
+def colocate_answer(options: WhatIfColocateOptions) -> WhatIfDocument:
+    """The best plan on one device with each job that options name beside it. Raises InputError."""
+    from phaze.explore.documents.plan_document import vary
+    from phaze.explore.plans.colocated_jobs import colocated
+    from phaze.explore.plans.plan_replay import replay_plan
+    from phaze.explore.plans.plan_search import find_best_plan
+    from phaze.inputs.named_choices import choose
+    from phaze.workload.workload import Mode
+
+    names, mode = fill_names(options.beside), choose(Mode, options.beside_mode, "--beside-mode")
+    if not names:
+        raise InputError("--beside names no workload")
+    task, chip = _planned_task(PlanOptions.of(options.values))
+    if task.devices != 1:
+        raise InputError(f"jobs share one device, not {task.devices}: give --devices 1")
+    loaded = {name: _of_mode(name, task, mode) for name in names}
+    found = find_best_plan(task, chip)
+    played = replay_plan(found, task, chip)
+
+    def beside(name: str) -> PlanDocument:
+        told = colocated(played, task, loaded[name], options.beside_batch)
+        return found.model_copy(update={"best": found.best.model_copy(update={"colocation": told})})
+
+    return vary("beside", names, beside)
+
+
 def fill_names(given: str | Sequence[str] | None) -> list[str]:
-    """Workloads that fill bubbles, each once."""
+    """Workloads that fill bubbles, or share a device, each once."""
     names = given.split(",") if isinstance(given, str) else given or ()
     return list(dict.fromkeys(name.strip() for name in names if name.strip()))
 
@@ -162,10 +193,16 @@ def fill_names(given: str | Sequence[str] | None) -> list[str]:
 def _forward(name: str, task: Task) -> Workload:
     """A workload whose forward passes run beside a task, by the same software. Raises InputError."""
     from phaze.workload.workload import Mode
+
+    return _of_mode(name, task, Mode.PREFILL)
+
+
+def _of_mode(name: str, task: Task, mode: Mode) -> Workload:
+    """A workload whose passes run beside a task, by the same software. Raises InputError."""
     from phaze.workload.workload_loader import load_workload
 
     software = task.framework
-    return load_workload(name, Mode.PREFILL, software.attention, fusion=software.fusion)
+    return load_workload(name, mode, software.attention, fusion=software.fusion)
 
 
 def batch_choice(workload: Workload, options: ConvergenceOptions) -> BatchChoice | None:

@@ -27,6 +27,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
             "serve",
         ),
         *("fleet", "noise_scale", "batch_range", "failures", "on_failure", "domain", "fill", "switch"),
+        *("beside", "beside_mode", "beside_batch"),
         *("vary", "objective", "objectives", "axes", "x", "y", "z", "reference", "combine", "weight"),
         *(
             "layer",

@@ -19,6 +19,7 @@ from phaze.inputs.option_models import (
     RunOptions,
     SweepOptions,
     WhatIfBubblesOptions,
+    WhatIfColocateOptions,
     WhatIfFailuresOptions,
     WhatIfOptions,
 )
@@ -42,6 +43,7 @@ _VERBS: Mapping[str, type[Options] | None] = {
     "plan_pools": PlanPoolsOptions,
     "whatif": WhatIfOptions,
     "whatif_bubbles": WhatIfBubblesOptions,
+    "whatif_colocate": WhatIfColocateOptions,
     "whatif_failures": WhatIfFailuresOptions,
     "plan_serving": PlanServingOptions,
     **dict.fromkeys(("archs", "workloads", "networks", "spaces", "frameworks", "plans")),

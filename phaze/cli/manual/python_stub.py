@@ -18,6 +18,7 @@ VERBS = (
     "plan_pools",
     "whatif",
     "whatif_bubbles",
+    "whatif_colocate",
     "whatif_failures",
     "plan_serving",
 )

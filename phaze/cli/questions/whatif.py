@@ -8,7 +8,7 @@ import typer
 
 from phaze.cli.derived_options import takes
 from phaze.cli.manual.typer_app import App
-from phaze.cli.questions import whatif_bubbles, whatif_failures
+from phaze.cli.questions import whatif_bubbles, whatif_colocate, whatif_failures
 from phaze.inputs.option_models import WhatIfOptions
 
 app = App(name="whatif", invoke_without_command=True)
@@ -27,7 +27,8 @@ def varied(options: WhatIfOptions, context: typer.Context) -> None:
 
     Exit codes: 3
 
-    See also: dse whatif bubbles, dse whatif failures; dse plan for one value; dse explain for names of fields.
+    See also: dse whatif bubbles, dse whatif colocate, dse whatif failures; dse plan for one value; dse explain for
+    names of fields.
     """
     if context.invoked_subcommand is not None:
         return
@@ -58,4 +59,5 @@ def varied(options: WhatIfOptions, context: typer.Context) -> None:
 
 
 app.command("bubbles")(whatif_bubbles.command)
+app.command("colocate")(whatif_colocate.command)
 app.command("failures")(whatif_failures.command)

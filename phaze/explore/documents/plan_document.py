@@ -102,6 +102,28 @@ class PlanBubbles(Record):
     fill: PlanFill | None = Field(default=None, description="where bubbles are filled")
 
 
+class PlanColocation(Record):
+    """Another job on the one device of a plan: each one's seconds over those alone, in the long run.
+
+    `together`: kernels lie on the device side by side and contend for what both ask for; `by_cores`: one waits where
+    the other keeps its cores busy.
+    """
+
+    workload: str
+    batch: int = Field(description="samples of a pass of the other job")
+    memory_bytes: float = Field(description="of both")
+    pass_alone_s: float = Field(description="kernels of a pass of the other job without the plan")
+    plan_slowdown_together: float = Field(description="of the plan's kernels")
+    other_slowdown_together: float = Field(description="of the other job's")
+    devices_worth_together: float = Field(description="devices that would do as much, one job each; turns: 1")
+    plan_slowdown_by_cores: float = Field(description="of the plan's kernels")
+    other_slowdown_by_cores: float = Field(description="of the other job's")
+    devices_worth_by_cores: float = Field(description="devices that would do as much, one job each; turns: 1")
+    contended: str | None = Field(
+        description="what slows both down for most of the time, side by side; none: nothing does"
+    )
+
+
 class PlanResult(Record):
     """A plan and what it comes to."""
 
@@ -127,6 +149,7 @@ class PlanResult(Record):
     goodput: PlanGoodput | None = Field(default=None, description="where failures are told")
     convergence: PlanConvergence | None = Field(default=None, description="where a noise scale is told")
     bubbles: PlanBubbles | None = Field(default=None, description="where bubbles are asked for")
+    colocation: PlanColocation | None = Field(default=None, description="where another job shares the device")
 
     @property
     def best_by(self) -> float | None:

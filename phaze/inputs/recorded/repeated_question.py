@@ -13,7 +13,13 @@ from phaze.explore.documents.result_document import ResultDocument
 from phaze.inputs.evaluate_inputs import compare_given, evaluate_given
 from phaze.inputs.fleet_inputs import fleet_answer
 from phaze.inputs.option_models import MODELS, RunOptions, SweepOptions
-from phaze.inputs.plan_inputs import bubbles_answer, failures_answer, plan_answer, whatif_answer
+from phaze.inputs.plan_inputs import (
+    bubbles_answer,
+    colocate_answer,
+    failures_answer,
+    plan_answer,
+    whatif_answer,
+)
 from phaze.inputs.recorded.recorded_request import asked_before, asked_of_run, check_inputs
 from phaze.inputs.serving_inputs import serving_answer
 from phaze.runs.run_directory import write_answer
@@ -49,6 +55,7 @@ _ANSWERS: Mapping[str, Callable[[Any], Answer]] = {
     "plan serving": lambda options: serving_answer(options)[1][2],
     "whatif": whatif_answer,
     "whatif bubbles": bubbles_answer,
+    "whatif colocate": colocate_answer,
     "whatif failures": failures_answer,
 }
 
