@@ -71,6 +71,30 @@ def test_tori_of_published_machines():
     assert torus_of(64, Topology.SWITCH) == ()
 
 
+def two_adapter_tiers(folder, pod, outer="50GB/s"):
+    """Domains of 8, pods of some devices behind adapters, and 8,192 of these; a device's share in USD and W."""
+    path = folder / "pods.yaml"
+    path.write_text(
+        "schema_version: 2\nname: pods\nalgorithms: [ring]\ntiers:\n"
+        "- {topology: switch, devices: 8, medium: direct, bandwidth: null, latency: 1us, source: s}\n"
+        f"- {{topology: fat-tree, devices: {pod}, medium: adapter, bandwidth: 50GB/s, latency: 5us, source: s}}\n"
+        f"- {{topology: fat-tree, devices: null, medium: adapter, bandwidth: {outer}, latency: 6us, source: s}}\n",
+        encoding="utf-8",
+    )
+    chip = to_table([load_architecture("h100")])
+    return [float(f(chip, 8192, load_network(path), E)[0]) for f in (network_usd, network_w)]
+
+
+def test_a_second_tier_of_adapters_adds_levels_to_one_tree(tmp_path):
+    """Adapters are bought once: in two tiers of one bandwidth a tree costs what it costs in one."""
+    chip = to_table([load_architecture("h100")])
+    one = [float(f(chip, 8192, BASE, E)[0]) for f in (network_usd, network_w)]
+    for pod in (64, 512, 4096):
+        assert two_adapter_tiers(tmp_path, pod) == pytest.approx(one)
+    for whole, thin in zip(one, two_adapter_tiers(tmp_path, 512, outer="25GB/s"), strict=True):
+        assert 0.5 * whole < thin < whole
+
+
 def test_a_board_of_eight_draws_what_was_measured():
     # Latif et al.: 8.48 kW for eight H100 of 700 W, hosts, NVSwitches and adapters in it; no switch of the tree.
     alone = Economics().changed(switch_w_per_gbyte_per_s=0)

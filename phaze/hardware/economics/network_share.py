@@ -3,7 +3,8 @@
 Of every tier that the devices reach, per GB/s of a device's bandwidth. Direct links: switches in as many levels as the
 domain needs, none where neighbours are wired to each other; copper inside a rack, optics beyond it. Adapters: a fat
 tree of as many levels as reach all devices, one tree for each rail of an innermost domain, thinned by its
-oversubscription above the first level. What the chip's own link interfaces draw is in its TDP.
+oversubscription above the first level; a tier beyond another one of adapters adds the levels that are missing to it.
+What the chip's own link interfaces draw is in its TDP.
 """
 
 from __future__ import annotations
@@ -95,13 +96,15 @@ class _Share:
 
     def total(self) -> Floats:
         """Tier by tier as far as the devices reach, (A,)."""
-        total, inside, adapters = np.zeros(len(self.table)), 1, False
+        total, inside, adapters, levels = np.zeros(len(self.table)), 1, False, 0
         for tier in self.network.tiers:
             if self.devices > inside and _bought(tier):
                 if tier.topology is Topology.DRAGONFLY:
                     through = self._between_groups(adapters=adapters)
+                elif tier.medium is Medium.DIRECT:
+                    through = self._direct(tier, inside)
                 else:
-                    through = self._direct(tier, inside) if tier.medium is Medium.DIRECT else self._tree(tier)
+                    through, levels = self._tree(tier, levels)
                 total = total + self._bandwidth(tier) / _GB * through
             adapters |= tier.medium is Medium.ADAPTER
             inside = tier.devices or self.devices
@@ -122,12 +125,16 @@ class _Share:
         r = self.rates
         return (0.0 if adapters else r.adapter) + r.port + r.link
 
-    def _tree(self, tier: Tier) -> float:
-        """Per GB/s of an adapter with its share of a fat tree; what is above the first level may be thinner."""
-        r = self.rates
-        above = _levels(self.economics["switch_ports"], self.devices / self.network.scale_up_devices) - 1
-        thinned = above / tier.oversubscription
-        return r.adapter + (2 * thinned + 1) * r.port + (1 + thinned) * r.link
+    def _tree(self, tier: Tier, below: int) -> tuple[float, int]:
+        """Per GB/s of an adapter with its share of a fat tree, what is above the first level maybe thinner; its levels.
+
+        Of a tree that has levels `below` already, what comes on top of them.
+        """
+        r, reach = self.rates, min(tier.devices or self.devices, self.devices)
+        levels = _levels(self.economics["switch_ports"], reach / self.network.scale_up_devices)
+        thinned = max(levels - max(below, 1), 0) / tier.oversubscription
+        above = 2 * thinned * r.port + thinned * r.link
+        return (above if below else r.adapter + r.port + r.link + above), max(levels, below)
 
     def _bandwidth(self, tier: Tier) -> Floats:
         own = tier.bandwidth_bytes_per_s
