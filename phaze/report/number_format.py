@@ -110,3 +110,8 @@ def label(name: str) -> str:
     """A field name as words: without its unit, without underscores, abbreviations in capitals."""
     suffix = next((suffix for suffix, _ in _SUFFIXES if name.endswith(suffix)), "")
     return spelled(name.removesuffix(suffix))
+
+
+def regret(share: float) -> str:
+    """What is lost against the best of a workload alone; none where a search that was cut short found a worse one."""
+    return percent(share) if share >= 0 else "none"

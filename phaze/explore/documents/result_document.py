@@ -35,7 +35,10 @@ class Share(Record):
     weight: float = Field(description="as given; weights count relative to each other")
     throughput_samples_per_s: float = Field(description="on the common design")
     ratio: float = Field(description="over the throughput of the workload's own best design")
-    regret: float = Field(description="1 - ratio: what is lost against the workload's own best design")
+    regret: float = Field(
+        description="1 - ratio: what is lost against the workload's own best design; below 0 where the time for that "
+        "one was too short"
+    )
     own: OwnOptimum
 
 

@@ -47,14 +47,14 @@ def _portfolio(report: PortfolioReport) -> Html:
             fmt.number(share.weight),
             fmt.number(share.throughput_samples_per_s),
             fmt.number(share.own.throughput_samples_per_s),
-            fmt.percent(share.regret),
-            bars([Bar(share.ratio, "c1"), Bar(share.regret, "c7")]),
+            fmt.regret(share.regret),
+            bars([Bar(min(share.ratio, 1.0), "c1"), Bar(max(share.regret, 0.0), "c7")]),
         ]
         for name, share in report.workloads.items()
     ]
     words = (
         f"Combined by {report.combine}. Regret: what is lost against the workload's own best design within the same "
-        "budgets."
+        "budgets; none where the time for a workload alone found a worse one."
     )
     heads = ("", "weight", "samples/s", "alone", "regret", "")
     crossed = [

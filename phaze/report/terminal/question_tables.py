@@ -16,6 +16,7 @@ from phaze.explore.documents.result_document import (
     PortfolioReport,
     ResultDocument,
     ScorePoint,
+    Share,
     TrainingRun,
 )
 from phaze.report import number_format as fmt
@@ -62,10 +63,18 @@ def regret_table(report: PortfolioReport) -> Table:
             fmt.number(share.weight),
             fmt.number(share.throughput_samples_per_s),
             fmt.number(share.own.throughput_samples_per_s),
-            fmt.percent(share.regret),
-            "" if share.own.gap == 0 else f"alone at most {fmt.percent(share.own.gap)} more",
+            fmt.regret(share.regret),
+            _left_open(share),
         )
     return table
+
+
+def _left_open(share: Share) -> str:
+    """What a search for the best design of a workload alone leaves open, where it was cut short."""
+    if share.own.gap == 0:
+        return ""
+    most = f"alone at most {fmt.percent(share.own.gap)} more"
+    return f"{most}; the time for it alone found less than all together" if share.regret < 0 else most
 
 
 def cross_table(report: PortfolioReport) -> Table:

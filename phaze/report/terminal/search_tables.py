@@ -316,11 +316,15 @@ def _reached(document: ResultDocument, name: str) -> str:
         return told
     if document.portfolio is None:
         return f"{told} on {escape(name)}"
-    regret = document.portfolio.workloads[name].regret
-    away = fmt.percent(regret)
-    return f"{told} on {escape(name)}, " + (
-        "as its own best" if away == "0.0 %" else f"{away} below its own best"
-    )
+    return f"{told} on {escape(name)}, {_beside_own(document.portfolio.workloads[name].regret)}"
+
+
+def _beside_own(regret: float) -> str:
+    """How far a common design is from the best one for a workload alone, which a search that was cut short may miss."""
+    away = fmt.percent(abs(regret))
+    if away == "0.0 %":
+        return "as its own best"
+    return f"{away} {'below its own best' if regret > 0 else 'above the best that the time for it alone has found'}"
 
 
 def budget_remark(document: ResultDocument) -> str | None:
