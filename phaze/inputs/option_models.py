@@ -816,9 +816,13 @@ class PlanServingOptions(KeptOptions, EconomicOptions, OneArchOptions):
     devices: int = option(SERVING_DEVICES, "Accelerators the workload is spread over.", least=1)
     prompt: int = option(2048, "Tokens of a prompt.", least=1)
     output_tokens: int = option(256, "Tokens of an answer.", least=2)
-    max_ttft: Quantity | None = option(None, "Target for the mean time to first token, for instance 1s.")
+    max_ttft: Quantity | None = option(
+        None, "Target for the mean time to first token, for instance 1s.", "--max-ttft", "--ttft"
+    )
     max_tpot: Quantity | None = option(
-        None, "Target for the mean time per output token after it, for instance 50ms."
+        None,
+        "Target for the mean time per output token after it, for instance 50ms.",
+        *("--max-tpot", "--tpot"),
     )
     rate: float | None = option(None, "Requests per second (default: as many as can be served).")
     concurrency: int | None = option(

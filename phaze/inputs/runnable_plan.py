@@ -39,7 +39,9 @@ def runnable_plan(document: PlanDocument, framework: str) -> RunnablePlan:
             reason = reason or " ".join(str(error).split())
             continue
         return RunnablePlan(found, tuple(_changes(document, found)))
-    return RunnablePlan(document, (f"the time is that under {told}: under {framework} {reason}",))
+    return RunnablePlan(
+        document, (f"the time at the top is that under {told}, not under {framework}: {reason}",)
+    )
 
 
 def _fewer(s: StrategyRecord) -> Iterator[dict[str, Any]]:

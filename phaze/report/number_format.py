@@ -112,6 +112,17 @@ def label(name: str) -> str:
     return spelled(name.removesuffix(suffix))
 
 
+def signed(value: float, digits: int) -> str:
+    """With its sign, unless it rounds to zero."""
+    told = f"{value:+.{digits}f}"
+    return told[1:] if float(told) == 0 else told
+
+
+def gain(share: float) -> str:
+    """For instance +38.1 %, -2.0 % or 0.0 %."""
+    return f"{signed(100 * share, 1)} %"
+
+
 def regret(share: float) -> str:
     """What is lost against the best of a workload alone; none where a search that was cut short found a worse one."""
     return percent(share) if share >= 0 else "none"

@@ -24,7 +24,7 @@ class ListedRun:
 def list_runs(folder: Path) -> list[ListedRun]:
     """Runs directly inside a folder, the latest first. Raises InputError where there is no such folder."""
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder")
+        raise InputError(f"{folder}: no such folder; name the one that keeps runs (dse run makes results)")
     found = list(_runs(folder))
     return sorted(found, key=lambda run: (_started(run), run.path.name), reverse=True)
 

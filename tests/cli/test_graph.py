@@ -176,7 +176,11 @@ def test_a_model_in_every_format(dse, format_, start):
 
 def test_a_drawing_goes_into_a_file(dse, tmp_path):
     path = tmp_path / "layer.json"
-    assert dse("graph", "bert-large", "--layer", 3, "--format", "json", "--out", path) == (0, "", "")
+    assert dse("graph", "bert-large", "--layer", 3, "--format", "json", "--out", path) == (
+        0,
+        "",
+        f"graph: {path}\n",
+    )
     assert json.loads(path.read_text(encoding="utf-8"))["layer"] == "block0.attention"
 
 

@@ -66,6 +66,7 @@ def _write_trace(trace: bytes, out: Path | None) -> None:
         raise InputError("--format chakra is binary: say where with --out FILE.et")
     check_writable(out)
     write_atomically(out, trace)
+    _tell(out)
 
 
 def _tables(drawing: Drawing) -> str:
@@ -89,3 +90,11 @@ def _write(text: str, out: Path | None) -> None:
         return
     check_writable(out)
     write_atomically(out, text)
+    _tell(out)
+
+
+def _tell(out: Path) -> None:
+    """Where the graph is."""
+    from phaze.cli.console_output import say
+
+    say(f"graph: {out}", quiet=False)

@@ -60,7 +60,8 @@ def _check_lone_word(command: Any, path: str, word: str) -> None:  # noqa: ANN40
     if word in verbs or any(one.param_type_name == "argument" for one in command.params):
         return
     if meant := _meant(word, options, verbs):
-        raise InputError(f"{path} takes no word {word!r} alone; write {path} {meant}")
+        below = f" ({path} also has verbs of its own: {', '.join(verbs)})" if verbs and "--" in meant else ""
+        raise InputError(f"{path} takes no word {word!r} alone; write {path} {meant}{below}")
 
 
 def _meant(word: str, options: set[str], verbs: Mapping[str, Any]) -> str | None:

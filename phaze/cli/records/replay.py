@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from phaze.cli import shared_options as opt
+
+if TYPE_CHECKING:
+    from phaze.runs.document_formats import Answer
 
 FAILED = 5
 """Exit code where the answer is another one."""
@@ -34,7 +37,7 @@ def command(
     """
     from contextlib import nullcontext
 
-    from phaze.cli.console_output import console, print_json, progress
+    from phaze.cli.console_output import console, print_json, progress, say
     from phaze.inputs.recorded.repeated_question import repeat_question
     from phaze.report.terminal.side_by_side import print_difference
     from phaze.runs.document_formats import load_answer
@@ -52,4 +55,16 @@ def command(
     else:
         print_difference(found, console())
     if not found.same_answer:
+        if _was_short_of_time(document):
+            say(
+                "the first run took more than half of its time limit: how many points were evaluated, and what it "
+                "tells beside the best, may depend on that",
+                quiet=quiet,
+            )
         raise typer.Exit(FAILED)
+
+
+def _was_short_of_time(document: Answer) -> bool:
+    """Whether a search took so much of its time limit that it went about its work in another way."""
+    limit_s = getattr(document, "request", {}).get("time_limit_s")
+    return bool(limit_s and document.manifest and document.manifest.wall_time_s > limit_s / 2)

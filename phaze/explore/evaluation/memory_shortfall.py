@@ -65,7 +65,7 @@ def why_unfit(
         if _value(table, "host_bandwidth_bytes_per_s") > 0 and not any(space.offloads):
             levers = (*levers, "--offload any, which uses the memory of hosts")
         short = Shortfall(
-            f"memory of one device ({framework.usable_memory:.0%} of it can be used)",
+            f"memory of one device ({100 * framework.usable_memory:.0f} % of it can be used)",
             capacity / framework.usable_memory,
             least / framework.usable_memory,
             "bytes",

@@ -104,10 +104,10 @@ def _sentence(name: str, ratio: float, factors: Sequence[Factor]) -> str:
     told = sorted(factors, key=lambda factor: -abs(math.log(factor.ratio)))[:_TOLD]
     told = [factor for factor in told if abs(factor.ratio - 1) > _ALIKE]
     rest = ratio / math.prod(factor.ratio for factor in told)
-    parts = [f"{factor.ratio:.2f} for {factor.name}" for factor in told]
+    parts = [f"{factor.ratio:.3f} for {factor.name}" for factor in told]
     if abs(rest - 1) > _ALIKE or not parts:
-        parts.append(f"{rest:.2f} for everything else")
-    return f"the winner is {ratio:.2f} times as fast as {name}: {' x '.join(parts)}"
+        parts.append(f"{rest:.3f} for everything else")
+    return f"the winner is {ratio:.3f} times as fast as {name}: {' x '.join(parts)}"
 
 
 PATIENCE_S = 600.0  # schedules are limited by states, which is reproducible; a few seconds are the rule

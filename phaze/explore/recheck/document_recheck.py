@@ -97,10 +97,10 @@ class DocumentRecheck:
             "wham": request.strategy is None or request.strategy.name != STAGES,
         }
         for name in (name for name, none in absent.items() if none):
-            yield self.leaves.compare(f"no {name}", (name,), None)
+            yield self.leaves.compare(f"{name.replace('_', ' ')} absent, as asked", (name,), None)
         lists = ("frontier", "comparison") if request.others else ("next_best",)
         for name in lists if request.others or request.over_axes else ():
-            yield self.leaves.compare(f"no {name}", (name,), [])
+            yield self.leaves.compare(f"{name.replace('_', ' ')} absent, as asked", (name,), [])
         if request.others:
             yield self.leaves.compare("no training run", ("training_run",), None)
 

@@ -134,7 +134,7 @@ class Leaves:
             f"{path_text(leaf)}: claimed {_shown(claimed, leaf)}, found {_shown(again, leaf)}"
             for leaf in wrong[:_SHOWN]
         ]
-        note = "; ".join(shown) if wrong else f"{len(claimed)} values"
+        note = "; ".join(shown) if wrong else "1 value" if len(claimed) == 1 else f"{len(claimed)} values"
         return Check(name=name, passed=not wrong, note=note)
 
     @property

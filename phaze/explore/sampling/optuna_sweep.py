@@ -213,9 +213,8 @@ class Sweep:
         trial = self._study.tell(asked.trial, answer)
         self._record.add(trial)
         feasible = sum("throughput_samples_per_s" in row for row in self._known.values())
-        self.progress.update(
-            "sweep", trial.number + 1, self.plan.trials, f"{feasible} feasible designs evaluated"
-        )
+        designs = "feasible design" if feasible == 1 else "feasible designs"
+        self.progress.update("sweep", trial.number + 1, self.plan.trials, f"{feasible} {designs} evaluated")
 
     def _values(self, attributes: Row) -> Values:
         return tuple(_value(metric, attributes) for metric in self.plan.objectives)

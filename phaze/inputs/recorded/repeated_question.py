@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +75,7 @@ def repeat_question(document: Answer, run: Path, report: Progress) -> RepeatedAn
     if verb == "run" and isinstance(document, ServingDocument):
         return RepeatedAnswer(_repeat_service(asked_of_run(manifest, run), report)).signed_as(manifest)
     if verb == "run":
-        return _repeat_run(asked_of_run(manifest, run), report).signed_as(manifest)
+        return _repeat_run(asked_of_run(manifest, run), report, _patience_s(document)).signed_as(manifest)
     if verb not in MODELS:
         raise InputError(f"{run} was made by dse {verb}, which this version cannot repeat")
     options = asked_before(manifest, run, MODELS[verb])
@@ -93,12 +94,23 @@ def _repeat_service(options: RunOptions, report: Progress) -> Answer:
     return find_service(request, report, Clock(request.time_limit_s), options.seed).document
 
 
-def _repeat_run(options: RunOptions, report: Progress) -> RepeatedAnswer:
+def _patience_s(document: Answer) -> float | None:
+    """Seconds to find an answer again that no time limit has cut short: no limit cuts it short this time either.
+
+    None: those that were asked for.
+    """
+    whole = isinstance(document, ResultDocument) and document.certificate.frontier_complete
+    return inf if whole else None
+
+
+def _repeat_run(options: RunOptions, report: Progress, patience_s: float | None) -> RepeatedAnswer:
     from phaze.explore.answers.main_job import explore
+    from phaze.explore.request.search_progress import Clock
     from phaze.inputs.run_inputs import make_request
     from phaze.runs.run_directory import write_run
 
-    found = explore(make_request(options), report)
+    request = make_request(options)
+    found = explore(request, report, Clock(request.time_limit_s if patience_s is None else patience_s))
 
     def write(folder: Path, document: Answer) -> None:
         if isinstance(document, ResultDocument):

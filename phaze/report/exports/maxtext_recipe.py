@@ -1,4 +1,4 @@
-"""Options of MaxText's `train.py` (github.com/AI-Hypercomputer/maxtext, MaxText/configs/base.yml at commit 315ebb5)."""
+"""Options of MaxText's `train.py` (github.com/AI-Hypercomputer/maxtext, configs/base.yml of release 0.2.5)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write(document: PlanDocument) -> Recipe:
     options += ["quantization=fp8"] if recipe in _FP8 else []
     options += [f"{_OFFLOAD[what]}_memory_host_offload=true" for what in s.offload if what in _OFFLOAD]
     options += _model(model) if model else []
-    text = [*heading(document), "python3 -m MaxText.train MaxText/configs/base.yml \\"]
+    text = [*heading(document), "python3 -m maxtext.trainers.pre_train.train src/maxtext/configs/base.yml \\"]
     text += [f"    {option} \\" for option in options[:-1]] + [f"    {options[-1]}"]
     lost = (
         [f"MaxText has no recipe {recipe}: the command runs 16 bits"] if recipe and recipe not in _FP8 else []

@@ -75,13 +75,15 @@ def _model(model: Model | None, recipe: str | None) -> list[str]:
 
 
 def _sizes(model: Model | None) -> list[str]:
-    """What a flavor to be added would hold, in comments."""
+    """What a flavor to be added would hold, in comments, under a name of which torchtitan starts no other model."""
     if model is None:
         return []
     d = model.decoder
     head = f"# dim={d.hidden}, n_layers={d.layers}, n_heads={d.heads}, n_kv_heads={d.kv}, vocab_size={d.vocabulary}"
     gate = "gated " if d.gated else ""
     return [
+        f'name = "{model.name}"',
+        f'flavor = "{model.name}"',
         head,
         f"# feed-forward {d.ffn} wide, {gate}{d.activation}; {d.norm} norms; positions {d.positions}",
     ]
@@ -100,7 +102,7 @@ def _unlike(model: Model | None) -> Iterator[str]:
     if model is None:
         yield NO_MODEL
     elif model.name not in _MODELS:
-        yield f"torchtitan ships no {model.name}: register a flavor with the sizes in [model], and name it there"
+        yield f"torchtitan ships no {model.name}, and does not start before one is registered with the sizes in [model]"
 
 
 def _lost(recipe: str | None) -> Iterator[str]:

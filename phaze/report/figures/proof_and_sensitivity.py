@@ -117,8 +117,8 @@ def _elasticities(rows: Sequence[Sensitivity]) -> Html:
     told = [
         [
             fmt.label(row.parameter),
-            "does not fit with less" if row.elasticity is None else _signed(row.elasticity, 2),
-            f"{_signed(100 * row.gain, 1)} %",
+            "does not fit with less" if row.elasticity is None else fmt.signed(row.elasticity, 2),
+            f"{fmt.signed(100 * row.gain, 1)} %",
             bars([Bar(abs(row.elasticity or 0.0) / largest, "c1" if (row.elasticity or 0.0) >= 0 else "c4")]),
         ]
         for row in rows
@@ -130,12 +130,6 @@ def _elasticities(rows: Sequence[Sensitivity]) -> Html:
     behind = table(("", ""), [[fmt.label(row.parameter), row.description] for row in rows], look="facts")
     picture = table(("parameter", "elasticity", f"{step} more gives", ""), told, look="wide")
     return figure(picture, caption, behind, "What each parameter is")
-
-
-def _signed(value: float, digits: int) -> str:
-    """With its sign, unless it rounds to zero."""
-    told = f"{value:+.{digits}f}"
-    return told[1:] if float(told) == 0 else told
 
 
 def _robustness(found: Robustness) -> Html:

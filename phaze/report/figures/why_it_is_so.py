@@ -55,7 +55,7 @@ def _binding(rows: Sequence[Binding], better: str) -> Html:
     told = [
         [
             row.limit if row.alone else f"{row.limit} (with others)",
-            _gain(row.best_gain),
+            fmt.gain(row.best_gain),
             _left(_axes(row.axes)),
         ]
         for row in rows
@@ -67,7 +67,7 @@ def _neighbours(rows: Sequence[Neighbour], better: str) -> Html:
     told = [
         [
             _values(row),
-            "-" if row.gain is None else _gain(row.gain),
+            "-" if row.gain is None else fmt.gain(row.gain),
             fmt.number(row.tdp_w),
             fmt.number(row.area_mm2),
             _left(", ".join(row.forbidden_by) or "nothing"),
@@ -117,10 +117,6 @@ def _factor(row: Against, name: str) -> str:
 
 def _left(words: str) -> Html:
     return tag("td", words, look="left")
-
-
-def _gain(gain: float) -> str:
-    return f"{100 * gain:+.1f} %"
 
 
 def _axes(names: Sequence[str]) -> str:

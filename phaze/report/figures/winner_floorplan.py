@@ -221,8 +221,8 @@ def _die(die: Rect, design: Design, package: _Package) -> Iterator[Html]:
     bottom = links / (die.width - 2 * strip)
     placed: list[tuple[str, Rect, float]] = []
     if phy:
-        placed.append(("hbm_phy", Rect(die.x, die.y, strip, die.height), phy))
-        placed.append(("hbm_phy", Rect(die.x + die.width - strip, die.y, strip, die.height), phy))
+        placed.append(("hbm_phy", Rect(die.x, die.y, strip, die.height), phy / 2))
+        placed.append(("hbm_phy", Rect(die.x + die.width - strip, die.y, strip, die.height), phy / 2))
     if links:
         edge = Rect(die.x + strip, die.y + die.height - bottom, die.width - 2 * strip, bottom)
         placed.append(("link", edge, links))

@@ -35,9 +35,18 @@ def certify_blocks(report: CertifyReport) -> Iterator[RenderableType]:
     yield table
     picked = Counter(sample.stratum for sample in report.samples)
     if picked:
-        yield "Sampled: " + ", ".join(f"{count} {escape(name)}" for name, count in picked.items())
+        told = (f"{count} {escape(_STRATA.get(name, name))}" for name, count in picked.items())
+        yield "Sampled: " + ", ".join(told)
     if report.unchecked:
         yield f"Not checked: {escape(', '.join(_places(report.unchecked)))}"
+
+
+_STRATA = {
+    "neighbour of the winner": "next to the winner",
+    "neighbour of the frontier": "next to the frontier",
+    "highest roofline": "of the highest roofline",
+}
+"""Where samples are from, as it reads behind how many there are."""
 
 
 def _places(paths: Sequence[str]) -> list[str]:

@@ -52,7 +52,7 @@ def binding_table(rows: Sequence[Binding], better: str) -> Table:
     table.columns[2].justify = "left"
     for row in rows:
         name = row.limit if row.alone else f"{row.limit} (with others)"
-        table.add_row(name, _gain(row.best_gain), escape(", ".join(_axis(axis) for axis in row.axes)))
+        table.add_row(name, fmt.gain(row.best_gain), escape(", ".join(_axis(axis) for axis in row.axes)))
     return table
 
 
@@ -65,7 +65,7 @@ def neighbour_table(rows: Sequence[Neighbour], better: str) -> Table:
         table.add_row(
             escape(_values(row)),
             "-" if throughput is None else fmt.number(throughput),
-            "-" if row.gain is None else _gain(row.gain),
+            "-" if row.gain is None else fmt.gain(row.gain),
             fmt.number(row.tdp_w),
             fmt.number(row.area_mm2),
             escape(", ".join(_limit(name, row) for name in row.forbidden_by)),
@@ -99,11 +99,11 @@ def sensitivity_table(rows: Sequence[Sensitivity]) -> Table:
         "What each parameter is worth to throughput, budgets aside",
         "parameter",
         "elasticity",
-        f"{_gain(rows[0].step)} of it",
+        f"{fmt.gain(rows[0].step)} of it",
     )
     for row in rows:
-        steepness = "needed" if row.elasticity is None else f"{row.elasticity:.3f}"
-        table.add_row(escape(row.description), steepness, _gain(row.gain))
+        steepness = "needed" if row.elasticity is None else fmt.signed(row.elasticity, 3).removeprefix("+")
+        table.add_row(escape(row.description), steepness, fmt.gain(row.gain))
     return table
 
 
@@ -117,7 +117,7 @@ def budget_table(rows: Sequence[BudgetStep]) -> Table:
         table.add_row(
             f"{row.budget} {fmt.number(row.limit, 4)} {_UNITS[row.budget]} ({row.change:+.4g})",
             fmt.number(row.throughput_samples_per_s),
-            _gain(row.gain),
+            fmt.gain(row.gain),
             "-" if row.proven_gap is None else f"{100 * row.proven_gap:.3g} %",
             escape(row.id),
         )
@@ -152,10 +152,6 @@ def _limit(name: str, row: Neighbour) -> str:
 
 def _axis(name: str) -> str:
     return ", ".join(fmt.label(field) for field in name.split("+"))
-
-
-def _gain(gain: float) -> str:
-    return f"{100 * gain:+.1f} %"
 
 
 def _share(share: float) -> str:

@@ -64,7 +64,7 @@ def _whole(workload: Workload, figures: Overview) -> Table:
     rows: Mapping[str, str] = {
         "parameters": f"{figures.whole.parameters:,}",
         "sequence length": f"{workload.sequence_length:,}" if workload.sequence_length else "",
-        "layers": f"{figures.layers:,}",
+        "parts to cut into stages": f"{figures.layers:,}",
         "operators": f"{figures.whole.operators:,}",
         "FLOPs": fmt.decimal(figures.whole.flops, "FLOP"),
         "bytes": fmt.memory(figures.whole.bytes),

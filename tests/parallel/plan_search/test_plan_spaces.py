@@ -210,7 +210,7 @@ def test_infeasible_plans_are_told_what_can_be_used():
     with pytest.raises(InfeasibleError) as told:
         find_best_plan(task, chip)
     (short,) = told.value.shortfalls
-    assert short.what == "memory of one device (96% of it can be used)"
+    assert short.what == "memory of one device (96 % of it can be used)"
     assert short.limit == pytest.approx(needed * 0.2)
 
 

@@ -38,6 +38,12 @@ def goodput_table(found: PlanGoodput) -> Table:
     return table
 
 
+_COLUMNS = (
+    "of it: goodput over samples/s; at work: time not lost to failures; whole: domains without a failed device; "
+    "replicas: those that run; spares: devices that keep the plan whole for 99 % of the time"
+)
+
+
 def print_failures(document: WhatIfDocument, console: Console) -> None:
     """One line per size of domains, then the plans."""
     for block in failure_blocks(document):
@@ -62,6 +68,7 @@ def failure_blocks(document: WhatIfDocument) -> Iterator[RenderableType]:
             fmt.percent(kept.replicas_kept),
             f"{kept.spare_devices:,}",
         )
+    table.caption, table.caption_justify = _COLUMNS, "left"
     yield table
     yield ""
     for point in document.points:

@@ -30,7 +30,14 @@ def print_whatif(document: WhatIfDocument, console: Console) -> None:
 def whatif_blocks(document: WhatIfDocument) -> Iterator[RenderableType]:
     """The table, one line per value, then a line for every plan."""
     by_goodput = any(point.plan and point.plan.best.best_by is not None for point in document.points)
-    figures = "iteration", "samples/s", *(["goodput"] if by_goodput else []), "MFU", "memory", "fastest"
+    figures = (
+        "iteration",
+        "samples/s",
+        *(["goodput"] if by_goodput else []),
+        "MFU",
+        "memory",
+        "of the fastest",
+    )
     table = plain_table("", document.varied, *figures)
     best = max((_worth(point) for point in document.points), default=0.0)
     for point in document.points:
