@@ -67,8 +67,8 @@ def _amount(value: float, unit: str) -> str:
     return f"{shown(value / 2**30)} GiB" if unit == "bytes" else f"{shown(value)} {unit}"
 
 
-def print_rows(rows: Sequence[Mapping[str, object]]) -> None:
-    """Rows with the same keys as a table on stdout."""
+def print_rows(rows: Sequence[Mapping[str, object]], note: str = "") -> None:
+    """Rows with the same keys as a table on stdout, a note below it."""
     from rich.markup import escape
 
     from phaze.report.number_format import field, label
@@ -84,6 +84,8 @@ def print_rows(rows: Sequence[Mapping[str, object]]) -> None:
             column.header = str(column.header).replace(" ", "\n")  # a number is narrower than its name
     for row in rows:
         table.add_row(*("-" if value is None else escape(field(key, value)) for key, value in row.items()))
+    if note:
+        table.caption, table.caption_justify = note, "left"
     console().print(table)
 
 

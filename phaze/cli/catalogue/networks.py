@@ -58,7 +58,10 @@ def _show(name: str) -> str:
     return yaml_text(path)
 
 
-app = noun_app("networks", "networks", _rows, _show, known.networks)
+app = noun_app(
+    *("networks", "networks", _rows, _show, known.networks),
+    note="no bandwidth inside a scale-up domain: that of the chip's own links",
+)
 
 
 @app.command("new")

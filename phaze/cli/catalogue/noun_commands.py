@@ -22,11 +22,12 @@ def noun_app(
     names: Completer | None = None,
     example: str = "default",
     hidden: Sequence[str] = (),
+    note: str = "",
 ) -> App:
     """The typer application of a noun; `rows` describes each item, `show` gives its YAML file.
 
     Without `show` the noun brings a command of its own. `names`: what a shell offers to show; `example`: one of it.
-    `hidden`: what documents tell and tables have no room for.
+    `hidden`: what documents tell and tables have no room for. `note`: what a reader of the table has to know.
     """
     app = App(name=name, help=f"List or show {what}.", invoke_without_command=True)
     lists = f"List the built-in {what}.\n\nExamples:\n  dse {name} list\n  dse {name} list --json"
@@ -39,7 +40,7 @@ def noun_app(
         if json:
             print_json(items)
         else:
-            print_rows([{k: v for k, v in item.items() if k not in hidden} for item in items])
+            print_rows([{k: v for k, v in item.items() if k not in hidden} for item in items], note)
 
     @app.callback()
     def default(context: typer.Context, json: opt.Json = False) -> None:

@@ -18,7 +18,13 @@ def _rows() -> Sequence[Row]:
     return workloads().rows
 
 
-app = noun_app("workloads", "workloads", _rows, None)
+app = noun_app(
+    "workloads",
+    "workloads",
+    _rows,
+    None,
+    note="no global batch: 4 million tokens, or 32 samples per device where samples have none",
+)
 
 
 @app.command("show")
