@@ -77,9 +77,7 @@ class Calibrator:
                 own[file] = found
             judged.append(FittedLaw(file, len(some), len(aside), before, min(after, before)))
         if not judged:
-            raise InputError(
-                f"{self.chip.name}: no operator has the {FEWEST} rows that fitting a law takes"
-            )
+            raise InputError(f"{self.chip.name}: no operator has the {FEWEST} rows that fitting a law takes")
         return CalibrationFile(chip=self.chip.name, family=self._family, laws=own), judged
 
     @property
