@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from phaze.arrays import Flags, Floats
 from phaze.parallel.serving.load.prompt_rounds import PromptRounds
+from phaze.parallel.serving.load.recorded_waits import mean_place_wait_s
 from phaze.parallel.serving.model_replica import Memory, Replica, crowd
 from phaze.parallel.serving.serving_plan import Binding, Policy, Role
 from phaze.parallel.serving.serving_requests import Targets
@@ -81,15 +82,35 @@ def loaded_offers(saturated: Cycle, most: int, rate_per_s: float, limits: Limits
     batch = np.interp(each, [0.0, *reached], [0.0, *saturated.batch])
     batch, prompts = _in_rounds(saturated, each, batch)
     seen = replace(saturated, batch=np.minimum(batch + 1, saturated.batch[-1]), streamed=prompts)
+    in_time = each <= reached[-1]
     waiting = seen.waiting_s(each)
+    waiting[in_time] = np.maximum(
+        waiting[in_time], _waits_for_places_s(saturated, replicas[in_time], limits.memory_bytes)
+    )
     waiting = waiting + seen.loading.waiting_s(each)
     late = {
-        Binding.LOAD: (each > reached[-1]) | ~np.isfinite(waiting),
+        Binding.LOAD: ~in_time | ~np.isfinite(waiting),
         Binding.BATCH: crowd(batch) > saturated.batch[-1],
     }
     sequences = batch * seen.replica.stages
     state = _State(replicas, each, sequences, waiting)
     return _offers(seen, state, seen.memory(crowd(sequences)), late, limits, Binding.LOAD)
+
+
+def _waits_for_places_s(saturated: Cycle, replicas: NDArray[np.int64], memory_bytes: float) -> Floats:
+    """Mean seconds that recorded requests wait for a place on some replicas, (N,), which are full as long as any waits.
+
+    Nothing where arrivals are not told: the crowd of a Poisson stream has places.
+    """
+    load = saturated.traffic
+    if load.recorded is None or load.recorded.arrivals_s is None or load.rate_per_s is None:
+        return np.zeros(len(replicas))
+    full = held(saturated, memory_bytes)
+    places = max(1, int(np.logical_and.accumulate(full.keeps_up).sum()))
+    stays_s = full.prefill_s[places - 1] + load.recorded.later * full.tpot_s[places - 1]
+    count = places * full.replica.stages
+    each = (mean_place_wait_s(load.recorded, load.rate_per_s, n, stays_s, count) for n in replicas.tolist())
+    return np.array(list(each))
 
 
 def _in_rounds(saturated: Cycle, rates_per_s: Floats, batch: Floats) -> tuple[Floats, Floats | None]:

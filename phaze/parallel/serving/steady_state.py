@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from phaze.arrays import Floats
 from phaze.parallel.serving.load.prompt_passes import PromptPasses
+from phaze.parallel.serving.load.recorded_waits import longer_waits_s
 from phaze.parallel.serving.model_replica import Chunk, Memory, Replica, replica_memory
 from phaze.parallel.serving.serving_requests import Traffic
 from phaze.tolerances import LAST_DIGITS
@@ -225,7 +226,8 @@ class Cycle:
         An M/G/1 queue whose server, when no prompt waits, is away for a decode pass (Doshi, "Queueing systems
         with vacations", 1986): what is left of the pass in progress, E[S^2] / 2 E[S] or D / 2, over 1 - rho for those
         ahead in the queue. Where k prompts share a pass, it is one with prompts with chance rate S / k, and rho is the
-        load of passes that are full, as all who wait go into the next one unless it is.
+        load of passes that are full, as all who wait go into the next one unless it is. Recorded arrivals wait as much
+        longer as they do by Lindley's recursion.
         """
         if not self.chunks:
             return np.zeros(len(self.batch))
@@ -235,10 +237,31 @@ class Cycle:
         decoding = (1 - prefilling) * (1 - np.exp(-self.batch))
         left = prefilling * self._left_s + decoding * self.slots.round_s(0) / 2
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(full < 1, left / (1 - full), np.inf)
+            waiting = np.where(full < 1, left / (1 - full), np.inf)
+        return np.maximum(waiting + self._longer_waits_s(requests_per_s), 0.0)
+
+    def _longer_waits_s(self, requests_per_s: Floats) -> Floats:
+        """What recorded arrivals wait beyond a Poisson stream's, (B,), where passes take all prompts that they can."""
+        load = self.traffic
+        if load.recorded is None or load.rate_per_s is None or self.passes_of is None:
+            return np.zeros(len(self.batch))
+        each_s = self._full_s / self.weights
+        engines = np.rint(load.rate_per_s / requests_per_s * self.replica.stages).astype(int).tolist()
+        of = self.passes_of.counts
+        waits = (
+            longer_waits_s(load.recorded, load.rate_per_s, count, seconds @ of)
+            for count, seconds in zip(engines, each_s, strict=True)
+        )
+        return np.array(list(waits))
 
     def _full_load(self, rate: Floats) -> Floats:
         """Share of its time that an engine needs for the prompts of such a rate if every pass takes all that it can."""
+        found: Floats = np.minimum(rate * self._full_s.sum(axis=1), 1.0)
+        return found
+
+    @cached_property
+    def _full_s(self) -> Floats:
+        """Seconds of an engine for the passes of a request, (B, K), by kind, if each takes all that it can."""
         beside = self.batch if self.mixed else np.zeros_like(self.batch)
         each_s = self._rounds_s * self.weights  # of a request, were its passes its own
         for k, chunk in enumerate(self.chunks):
@@ -249,8 +272,7 @@ class Cycle:
                     axis=-1
                 )
                 each_s[:, k] = chunk.weight * seconds * self.replica.stages / most
-        found: Floats = np.minimum(rate * each_s.sum(axis=1), 1.0)
-        return found
+        return each_s
 
     @cached_property
     def tpot_s(self) -> Floats:
@@ -410,7 +432,13 @@ class Prefill:
         service, square = float(each @ self._weights), float(each @ self.passes_of.moments @ each)
         load = np.minimum(requests_per_s * service, 1.0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(load < 1, requests_per_s * square / (2 * (1 - load)), np.inf)
+            waiting: Floats = np.where(load < 1, requests_per_s * square / (2 * (1 - load)), np.inf)
+        recorded, rate = self.traffic.recorded, self.traffic.rate_per_s
+        if recorded is None or rate is None:
+            return waiting
+        counts = np.rint(rate / requests_per_s).astype(int).tolist()
+        longer = [longer_waits_s(recorded, rate, count, each @ self.passes_of.counts) for count in counts]
+        return np.maximum(waiting + np.array(longer), 0.0)
 
     @property
     def joules(self) -> Floats:

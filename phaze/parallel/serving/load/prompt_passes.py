@@ -20,13 +20,15 @@ class PromptPasses:
     """Kinds of passes (K) that take a prompt, how many of each for every request among their `weight`.
 
     `moments` (K, K): mean over requests of products of these numbers, from which follows how the times of prompts vary.
-    `whole` (K,): prompts that a pass takes whole, so that several may share it, `most` (K,) of them.
+    `whole` (K,): prompts that a pass takes whole, so that several may share it, `most` (K,) of them. `counts` (K, N):
+    passes of each kind that every one of N recorded requests takes.
     """
 
     chunks: tuple[Chunk, ...]
     moments: Floats
     whole: Flags
     most: Floats
+    counts: Floats
 
     @classmethod
     def of(cls, traffic: Traffic, size: int, pass_tokens: int = 0) -> PromptPasses:
@@ -35,7 +37,7 @@ class PromptPasses:
             return _recorded(traffic.recorded, size, max(size, pass_tokens))
         chunks = chunks_of(traffic, size)
         ones = np.ones(len(chunks))
-        return cls(chunks, np.outer(ones, ones), np.full(len(chunks), len(chunks) == 1), ones)
+        return cls(chunks, np.outer(ones, ones), np.full(len(chunks), len(chunks) == 1), ones, ones[:, None])
 
 
 def chunks_of(traffic: Traffic, chunk: int) -> tuple[Chunk, ...]:
@@ -71,7 +73,7 @@ def _recorded(recorded: RecordedLoad, size: int, pass_tokens: int) -> PromptPass
             whole.append(some is single)
     counts = np.stack(moments)
     most = np.array([max(1.0, pass_tokens / chunk.tokens) for chunk in chunks])
-    return PromptPasses(tuple(chunks), counts @ counts.T / len(fresh), np.array(whole), most)
+    return PromptPasses(tuple(chunks), counts @ counts.T / len(fresh), np.array(whole), most, counts)
 
 
 def _alike(rows: Counts, key: Counts) -> list[Counts]:
