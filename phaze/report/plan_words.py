@@ -87,7 +87,7 @@ def _words(s: StrategyRecord) -> Iterator[str]:
         yield "sequence parallel"
     if s.whole_layers:
         yield f"whole {' + '.join(s.whole_layers)}"
-    if s.pipeline_parallel > 1:
+    if s.pipeline_parallel > 1 or s.chunks > 1:
         yield s.schedule + (f" x {s.chunks}" if s.chunks > 1 else "")
     if s.feeds is not None:
         yield f"branches side by side, {_depth(s.feeds)} stages deep"

@@ -93,6 +93,31 @@ def test_parts_swap_once_for_all_microbatches(dse):
     assert "host_bandwidth_bytes_per_s" in err
 
 
+def test_one_device_says_its_parts(dse):
+    parts = ("--pipeline-parallel", "1", "--schedule", "breadth-first", "--chunks", "8")
+    line = (*TIGHT, "--microbatch", "1", "--plans", "swapping", "--offload", "weights+optimizer", *parts)
+    assert "breadth-first x 8" in " ".join(dse("plan", *line)[1].split())
+
+
+def test_memory_and_link_of_a_host_are_sized(dse):
+    """More of either is never slower, and too little memory fits nothing."""
+    for field, values in (
+        ("host_memory_capacity_bytes", "32GiB,64GiB,128GiB"),
+        ("host_bandwidth_bytes_per_s", "4GB/s,32GB/s,64GB/s"),
+    ):
+        code, out, _ = dse(
+            *("whatif", *TIGHT, *FEW, "--offload", "any", "--framework", "exposed"),
+            *("--vary", f"{field}={values}", "--json"),
+        )
+        assert code == 0
+        plans = [point["plan"] for point in json.loads(out)["points"]]
+        if field == "host_memory_capacity_bytes":
+            assert plans.pop(0) is None
+        seconds = [one["best"]["iteration_time_s"] for one in plans]
+        assert seconds == sorted(seconds, reverse=True)
+        assert field == "host_memory_capacity_bytes" or seconds[0] > seconds[-1]
+
+
 def test_any_keeps_to_what_the_framework_can(dse):
     document = plan(dse, *SMALL, "--framework", "torchtitan-2025", "--offload", "any")
     told = [document["best"], *document["next_best"]]
