@@ -299,7 +299,7 @@ def launch_recipe(document: PlanDocument, target: str, option: str) -> tuple[str
 
     software = choose(Target, target, option)
     check_launchable(document)
-    found = runnable_plan(document, software.framework)
+    found = runnable_plan(document, software.framework, counts_blocks=software.counts_blocks)
     told = recipe(found.document, software)
     return told.text, (*found.remarks, *told.remarks)
 

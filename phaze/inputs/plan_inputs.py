@@ -117,11 +117,11 @@ def plan_answer(options: PlanOptions) -> PlanDocument:
     """The best plan within what options fix; the framework says how the workload is built unless options do."""
     from phaze.explore.plans.plan_search import find_best_plan
 
-    task, chip = _planned_task(options)
+    task, chip = planned_task(options)
     return find_best_plan(task, chip, failing_cluster(task, options), batch_choice(task.workload, options))
 
 
-def _planned_task(options: PlanOptions) -> tuple[Task, Architecture]:
+def planned_task(options: PlanOptions) -> tuple[Task, Architecture]:
     """The task within what options fix, and the chip. Raises InputError."""
     from dataclasses import replace
 
@@ -146,7 +146,7 @@ def bubbles_answer(options: WhatIfBubblesOptions) -> WhatIfDocument:
 
     switch_s = 0.0 if options.switch is None else parse_time(options.switch, "--switch")
     names = fill_names(options.fill)
-    task, chip = _planned_task(PlanOptions.of(options.values))
+    task, chip = planned_task(PlanOptions.of(options.values))
     loaded = {name: _forward(name, task) for name in names}
     found = find_best_plan(task, chip)
     idling = PlanIdling(replay_plan(found, task, chip), task, switch_s)

@@ -23,16 +23,20 @@ class RunnablePlan:
     remarks: tuple[str, ...] = ()
 
 
-def runnable_plan(document: PlanDocument, framework: str) -> RunnablePlan:
-    """The best plan of `framework` that keeps as many choices of a planned one as it can run, its degrees at least.
+def runnable_plan(document: PlanDocument, framework: str, *, counts_blocks: bool) -> RunnablePlan:
+    """The plan itself where `framework` runs it and it fits there, else the best of it that keeps most of its choices.
 
-    A plan of another version of the same framework stays as it is, and so does one that cannot be planned anew.
+    Its degrees are kept at least. `counts_blocks`: whether it can be told how many blocks recompute. A plan of another
+    version of the same framework stays as it is, and so does one that cannot be planned anew.
     """
     told = str(document.request["framework"])
     if told.partition("-")[0] == framework.partition("-")[0]:
         return RunnablePlan(document)
+    partly = document.best.strategy.recomputed_blocks is not None
+    if (counts_blocks or not partly) and (same := _as_planned(document, framework)) is not None:
+        return RunnablePlan(same)
     reason = ""
-    for choices in _fewer(document.best.strategy):
+    for choices in _fewer(document.best.strategy, counts_blocks=counts_blocks):
         try:
             found = _planned(document, framework, choices)
         except PhazeError as error:
@@ -44,7 +48,27 @@ def runnable_plan(document: PlanDocument, framework: str) -> RunnablePlan:
     )
 
 
-def _fewer(s: StrategyRecord) -> Iterator[dict[str, Any]]:
+def _as_planned(document: PlanDocument, framework: str) -> PlanDocument | None:
+    """The plan under a framework, as it is; None where that does not run it, or it does not fit."""
+    from phaze.explore.evaluation.planned_iteration import strategy_of
+    from phaze.explore.plans.plan_search import told_plan
+    from phaze.inputs.plan_inputs import planned_task
+    from phaze.parallel.chunk_division import blocks
+    from phaze.parallel.plan_choices import runs_plan
+
+    plan = strategy_of(document.best.strategy)
+    try:
+        task, chip = planned_task(_options(document, framework, {}))
+        groups = blocks(task.workload.chain(plan.microbatch, plan.sharding), plan.grain)
+        runs = runs_plan(task.framework.plans, plan, task.cluster.global_batch, groups)
+        if plan.sharding.replicated or not (runs and task.framework.can_offload(plan.offload)):
+            return None
+        return told_plan(task, chip, plan)
+    except PhazeError:
+        return None
+
+
+def _fewer(s: StrategyRecord, *, counts_blocks: bool) -> Iterator[dict[str, Any]]:
     """Choices to keep: all of them, then without what software may lack, at last the degrees alone."""
     degrees: dict[str, Any] = {
         "data_parallel": s.data_parallel,
@@ -56,7 +80,8 @@ def _fewer(s: StrategyRecord) -> Iterator[dict[str, Any]]:
     kept = degrees | {"microbatch": s.microbatch_size, "offload": "+".join(s.offload) or None}
     sharded = {"sequence_parallel": s.sequence_parallel} if s.tensor_parallel > 1 else {}
     staged = {"schedule": s.schedule, "chunks": s.chunks} if s.pipeline_parallel > 1 else {}
-    again = {} if s.layers else {"recompute": s.recompute}
+    partly = s.recomputed_blocks is not None and counts_blocks
+    again = {} if s.layers or partly else {"recompute": s.recompute}
     yield kept | sharded | staged | again | {"zero": s.zero_stage}
     yield kept | staged | again
     yield kept
@@ -67,10 +92,15 @@ def _planned(document: PlanDocument, framework: str, choices: dict[str, Any]) ->
     """The best plan within some choices under a framework, of the question of a document. Raises PhazeError."""
     from phaze.inputs.plan_inputs import plan_answer
 
+    return plan_answer(_options(document, framework, choices))
+
+
+def _options(document: PlanDocument, framework: str, choices: dict[str, Any]) -> PlanOptions:
+    """The question of a document under a framework, some choices held. Raises PhazeError."""
     software = {"framework": framework, "attention": None, "fusion": None, "plans": "full"}
     batch = {"global_batch": document.request["global_batch"], "batch_range": None}
     asked = _asked(document) | PlanChoices.defaults() | choices | software | batch
-    return plan_answer(PlanOptions.of(asked))
+    return PlanOptions.of(asked)
 
 
 def _asked(document: PlanDocument) -> dict[str, Any]:
@@ -89,7 +119,10 @@ def _asked(document: PlanDocument) -> dict[str, Any]:
 
 
 def _recompute(s: StrategyRecord) -> str:
-    return "blocks each in its own way" if s.layers else s.recompute
+    """What runs again, in words."""
+    if s.layers:
+        return "blocks each in its own way"
+    return f"{sum(s.recomputed_blocks)} blocks" if s.recomputed_blocks else s.recompute
 
 
 def _changes(before: PlanDocument, now: PlanDocument) -> Iterator[str]:

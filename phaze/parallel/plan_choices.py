@@ -172,6 +172,18 @@ def chosen(plan: ParallelPlan) -> dict[str, tuple[Any, ...]]:
     } | ({} if alone else {"schedules": (s.schedule,)})
 
 
+def runs_plan(choices: Choices, plan: ParallelPlan, samples: int, groups: int) -> bool:
+    """Whether choices have those of a plan, on a batch of so many samples and a model of so many groups of layers."""
+    even = samples % (plan.microbatch * plan.data_parallel) == 0
+    equal = groups % plan.parts == 0 and len(set(plan.stages)) <= 1
+    return (
+        choices.refusal(chosen(plan)) is None
+        and (even or choices.ragged is not False)
+        and (equal or choices.stages is not Cut.EQUAL)
+        and not (plan.branches and choices.branches is False)
+    )
+
+
 def _common(one: Any, other: Any) -> Any:  # noqa: ANN401 - values of any field
     if one is None or other is None:
         return other if one is None else one

@@ -143,6 +143,26 @@ def test_export_for_megatron(dse, plan_file):
     )
 
 
+PARTLY = ("--arch", "a100", "--workload", "llama3-8b", "--devices", "4", "--global-batch", "16")
+
+
+def test_a_plan_that_recomputes_some_blocks_is_exported_as_it_is(dse, tmp_path):
+    """Where the framework has room for it; with its time there, as evaluated."""
+    code, out, _ = dse("plan", *PARTLY, "--tensor-parallel", "4", "--microbatch", "1", "--json")
+    assert code == 0
+    (count,) = json.loads(out)["best"]["strategy"]["recomputed_blocks"]
+    assert 0 < count < 32
+    (tmp_path / "plan.json").write_text(out, encoding="utf-8")
+    code, out, err = dse("plan", "export", str(tmp_path / "plan.json"))
+    assert code == 0
+    assert f"--recompute-granularity full --recompute-method block --recompute-num-layers {count}\n" in out
+    assert "in place of" not in err
+    code, out, err = dse("plan", "export", str(tmp_path / "plan.json"), "--for", "maxtext")
+    assert code == 0
+    assert "remat_policy=full" in out
+    assert f"runs recompute full in place of {count} blocks" in " ".join(err.split())
+
+
 @pytest.mark.parametrize("target", ["megatron-lm", "torchtitan", "maxtext"])
 def test_a_recipe_tells_the_time_of_its_plan_under_its_framework(dse, plan_file, target):
     """As dse plan under that framework says of the same degrees."""

@@ -90,6 +90,36 @@ def find_best_plan(
     )
 
 
+def told_plan(task: Task, architecture: Architecture, plan: ParallelPlan) -> PlanDocument | None:
+    """A document of one plan, without others beside it; None where it does not fit into memory.
+
+    Raises InputError where the cluster or the model do not allow it.
+    """
+    started, clock = datetime.now(UTC), Clock(float("inf"))
+    table = to_table([architecture])
+    of = _Batch(task, estimator_of(task, table), None, None)
+    found = EvaluatedPlan(plan, of.costs.iteration(plan))
+    if found.iteration.memory_bytes > task.framework.usable_bytes(float(hbm_capacity_bytes(table)[0])):
+        return None
+    recipe = task.workload.recipe
+    return PlanDocument(
+        request=describe_task(task)
+        | {"architecture": architecture.name}
+        | {"recipe": recipe.value if recipe else None},
+        best=_result(found, of, float(counted_flops_per_s(table, recipe)[0])),
+        next_best=[],
+        certificate=PlanCertificate(
+            optimal=True,
+            space_size=1,
+            out_of_memory=0,
+            pruned=0,
+            evaluated=1,
+            scope=[f"rung {task.rung.value}", f"network {task.network.name}", "the one plan that is told"],
+        ),
+        manifest=manifest(started, clock.elapsed_s, seed=0),
+    )
+
+
 @dataclass(frozen=True)
 class _Batch:
     """A task with one global batch, what plans of it come to, and what its samples are worth."""

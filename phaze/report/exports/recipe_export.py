@@ -25,6 +25,11 @@ class Target(StrEnum):
             self.value, "maxtext-2024"
         )
 
+    @property
+    def counts_blocks(self) -> bool:
+        """Whether a recipe can say how many blocks recompute; otherwise all or none."""
+        return self is Target.MEGATRON_LM
+
 
 def check_launchable(document: PlanDocument) -> None:
     """Raises InputError for what no framework with recipes runs: inference, and stages that end inside a block."""
