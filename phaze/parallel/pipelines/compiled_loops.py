@@ -25,10 +25,10 @@ class Machine:
         self._module = module
         self._steps = 0
 
-    def run(self, *arguments: object, end_s: Floats) -> Floats:
-        """`simulation_loops.run` with its last argument, filled; plain, of lists, whose entries are quicker."""
-        function = self.function("run", len(end_s))
-        if function is not simulation_loops.run:
+    def fill(self, name: str, *arguments: object, end_s: Floats) -> Floats:
+        """The last argument of a function of the module, filled; plain, of lists, whose entries are quicker."""
+        function = self.function(name, len(end_s))
+        if function is not vars(self._module)[name]:
             function(*arguments, end_s)
             return end_s
         ends: list[float] = end_s.tolist()

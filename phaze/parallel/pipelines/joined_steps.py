@@ -1,4 +1,7 @@
-"""Steps that wait for any number of others, as where branches of stages join: what `simulation_loops` is for two."""
+"""Steps that wait for any number of others, as where branches of stages join: what `simulation_loops` is for two.
+
+`run_joins` is compiled as machine code where it is worth it.
+"""
 
 from __future__ import annotations
 
@@ -32,20 +35,30 @@ def sort_joins(first: Integers, source: Integers) -> Integers:
 
 
 def run_joins(
-    queue: Steps, before: Steps, source: Steps, seconds: Floats, way_s: Floats, sent_s: Floats, blocking: bool
-) -> Floats:
-    """Ends (U + 1,) of all steps, each as early as it can be, as of `simulation_loops.run`; the last entry is 0.
+    queue: Steps,
+    before: Steps,
+    source: Steps,
+    seconds: Floats,
+    way_s: Floats,
+    sent_s: Floats,
+    blocking: bool,
+    end_s: Floats,
+) -> None:
+    """Fill `end_s` (U + 1,), ends of all steps, each as early as it can be, as of `simulation_loops.run`.
 
     `source`, `way_s` (U, K): the steps whose results each one needs, U for none, and the transfers from them.
     """
-    end_s = [0.0] * (len(queue) + 1)
-    ahead, waits, ways, lasting, sent = (some.tolist() for some in (before, source, way_s, seconds, sent_s))
-    for step in queue.tolist():
-        free = end_s[ahead[step]]
+    inputs = len(source[0])
+    for step in queue:
+        free = end_s[before[step]]
+        latest, ways = free, 0.0
+        for k in range(inputs):
+            ready = end_s[source[step][k]]
+            if blocking:
+                ways += way_s[step][k]
+            else:
+                ready += way_s[step][k]
+            latest = max(latest, ready)
         if blocking:
-            latest = max(free, *(end_s[one] for one in waits[step]))
-            start = max(latest + sum(ways[step]), free + sent[ahead[step]])
-        else:
-            start = max(free, *(end_s[one] + way for one, way in zip(waits[step], ways[step], strict=True)))
-        end_s[step] = start + lasting[step]
-    return np.array(end_s)
+            latest = max(latest + ways, free + sent_s[before[step]])
+        end_s[step] = latest + seconds[step]

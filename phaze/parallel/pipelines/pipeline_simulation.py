@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.arrays import Floats, Integers
+from phaze.parallel.pipelines import joined_steps
 from phaze.parallel.pipelines.action_order import ActionKind, ActionOrder, graph_orders, orders
 from phaze.parallel.pipelines.chunk_times import Chunks
 from phaze.parallel.pipelines.compiled_loops import machine
-from phaze.parallel.pipelines.joined_steps import run_joins, sort_joins
+from phaze.parallel.pipelines.joined_steps import sort_joins
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.parallel.pipelines.pipeline_timeline import Timeline
 from phaze.parallel.pipelines.stage_graph import StageGraph
@@ -286,12 +287,13 @@ def _step_ends(work: Precedence, seconds: Floats, way_s: Floats, blocking: bool)
     sent = np.bincount(work.source.ravel(), way_s.ravel(), len(end_s)) if blocking else end_s
     sent_s = np.asarray(sent, dtype=np.float64)
     if work.source.shape[1] > PAIRED:
-        return run_joins(work.queue, work.before, work.source, seconds, way_s, sent_s, blocking)
+        steps_s = (work.queue, work.before, work.source, seconds, way_s, sent_s, blocking)
+        return machine(joined_steps).fill("run_joins", *steps_s, end_s=end_s)
     source, way = (work.source[:, 0], work.source[:, 1]), (way_s[:, 0], way_s[:, 1])
     steps = (work.before, source, seconds, way, sent_s, blocking)
     if len(work.waves) and machine().compiled("run", STEPS * len(work.waves)) is None:
         return run_waves(work.queue, work.waves, *steps)
-    return machine().run(work.queue, *steps, end_s=end_s)
+    return machine().fill("run", work.queue, *steps, end_s=end_s)
 
 
 def _kinds_s(chunks: Chunks) -> Floats:

@@ -64,11 +64,14 @@ class BranchingPlans:
             yield (fit.plan and changed_plan(fit.plan, order=order)), fit.least_bytes
 
     def fits(self, plan: ParallelPlan, capacity_bytes: float) -> Iterator[ParallelPlan]:
-        """The plan as it fits into memory, its variant kept; none where it does not, or its stages are a chain."""
+        """The plan as it fits into memory, its variant kept; none where it does not."""
+        (fit,) = fits(self.estimator.layouts, plan, (plan.zero,), capacity_bytes)
+        yield from () if fit.plan is None else (fit.plan,)
+
+    def is_graph(self, plan: ParallelPlan) -> bool:
+        """Whether its stages are no chain."""
         edges = self.estimator.layouts.edges(plan)
-        if edges is not None and not edges.graph.is_chain:
-            (fit,) = fits(self.estimator.layouts, plan, (plan.zero,), capacity_bytes)
-            yield from () if fit.plan is None else (fit.plan,)
+        return edges is not None and not edges.graph.is_chain
 
     def busy_bound_s(self, plan: ParallelPlan) -> float:
         """Lower bound of the pipelines of a plan, without exchanges of ZeRO."""
@@ -109,9 +112,8 @@ class BranchingPlans:
         for stages, some in deeps.items():
             for cut, deep in product(cuts.get(stages, ()), some):
                 plan = changed_plan(deep, stages=cut)
-                edges = self.estimator.layouts.edges(plan)
-                if edges is not None and not edges.graph.is_chain:
-                    yield BoundedPlan(self.busy_bound_s(plan) + self._rest_s(plan), plan)
+                if self.is_graph(plan):
+                    yield BoundedPlan(self.bound_s(plan), plan)
 
     def _cuts(self, shape: ParallelPlan, most: int) -> dict[int, tuple[tuple[int, ...], ...]]:
         """Cuts of the layers of a shape, by what they take where no more runs again than has to."""
@@ -123,6 +125,10 @@ class BranchingPlans:
         """Edges between layers, in order."""
         edges = self.estimator.workload.layer_graph(shape.microbatch, shape.sharding).edges
         return sorted((edge.source, edge.target) for edge in edges)
+
+    def bound_s(self, plan: ParallelPlan) -> float:
+        """Lower bound of the iterations of all variants of a plan, whatever is recomputed."""
+        return self.busy_bound_s(plan) + self._rest_s(plan)
 
     def _rest_s(self, plan: ParallelPlan) -> float:
         key = rest_key(self.estimator, plan)

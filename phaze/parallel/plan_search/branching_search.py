@@ -78,9 +78,13 @@ class BranchingSearch:
                 sizes = [*whole.stages]
                 sizes[stage], sizes[stage + 1] = sizes[stage] + more, sizes[stage + 1] - more
                 if min(sizes) > 0:
-                    yield from self._as_it_fits(changed_plan(whole, stages=tuple(sizes)))
+                    moved = changed_plan(whole, stages=tuple(sizes))
+                    yield from self._as_it_fits(moved, one.iteration.iteration_s)
 
-    def _as_it_fits(self, plan: ParallelPlan) -> Iterator[EvaluatedPlan]:
+    def _as_it_fits(self, plan: ParallelPlan, beat_s: float) -> Iterator[EvaluatedPlan]:
+        """The plan, if it is still a graph and no bound rules out that it beats so many seconds."""
+        if not self.plans.is_graph(plan) or self.plans.bound_s(plan) >= beat_s:
+            return
         for fit in self.plans.fits(plan, self.capacity_bytes):
             self.whole[fit] = plan
             yield EvaluatedPlan(fit, self.estimator.iteration(fit))

@@ -171,7 +171,7 @@ def test_machine_code_answers_the_same():
     for steps in (1, PLAIN_STEPS):
         machine.function("sort", steps)
         queue = machine.sort(work.first, work.source)
-        end_s = machine.run(queue, work.before, source, seconds, ways, none, False, end_s=none.copy())
+        end_s = machine.fill("run", queue, work.before, source, seconds, ways, none, False, end_s=none.copy())
         many_s, sent_s = np.zeros((2, len(none), 2))
         two = kinds_s, np.stack([way_s, 2 * way_s], axis=1), True, many_s, sent_s
         machine.function("run_many", 1)(queue, work.before, work.source, *each, *two)
@@ -193,7 +193,7 @@ def test_waves_end_as_steps_one_by_one_do_to_the_last_bit(case):
     sent_s = np.bincount(work.source.ravel(), way_s.ravel(), len(queue) + 1)
     for blocking in (False, True):
         steps = (work.before, tuple(work.source.T), seconds, tuple(way_s.T), sent_s, blocking)
-        one_by_one = Machine().run(work.queue, *steps, end_s=np.zeros(len(queue) + 1))
+        one_by_one = Machine().fill("run", work.queue, *steps, end_s=np.zeros(len(queue) + 1))
         assert step_waves.run_waves(queue, starts, *steps).tolist() == one_by_one.tolist()
 
 

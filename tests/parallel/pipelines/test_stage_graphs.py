@@ -12,12 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipeline_cases import seconds
 
+from phaze.parallel.pipelines import joined_steps
 from phaze.parallel.pipelines.action_order import ActionKind, graph_orders
 from phaze.parallel.pipelines.chunk_times import Chunks
+from phaze.parallel.pipelines.compiled_loops import PLAIN_STEPS, Machine
 from phaze.parallel.pipelines.in_flight import in_flight_peak
 from phaze.parallel.pipelines.pipeline_bounds import pipeline_bound_s
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
-from phaze.parallel.pipelines.pipeline_simulation import pipeline_s, pipelines_s, precedence_of, simulate
+from phaze.parallel.pipelines.pipeline_simulation import (
+    pipeline_s,
+    pipelines_s,
+    precedence,
+    precedence_of,
+    simulate,
+)
 from phaze.parallel.pipelines.stage_graph import StageGraph
 from phaze.parallel.recount.timeline_checker import TimelineError, check_timeline
 
@@ -150,6 +158,23 @@ def test_tensors_wait_where_edges_leave_stages_out(graph, microbatches):
         there = np.arange(1, microbatches + 1)
         gone = [(ends[v] <= now).sum() for now in ends[u]]
         assert max(there - gone) <= slack + 2
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+def test_machine_code_joins_as_plain_loops_do(blocking):
+    graph, m = towers(4, 2), 5
+    work = precedence(ONE_F_ONE_B, graph.count, m, 1, graph)
+    random = np.random.default_rng(1)
+    seconds, ways = random.random(len(work.kind)), random.random(work.source.shape)
+    sent = random.random(len(work.kind) + 1) * blocking
+    steps = (work.queue, work.before, work.source, seconds, ways, sent, blocking)
+    ends = []
+    for ran in (0, PLAIN_STEPS):
+        machine = Machine(joined_steps)
+        machine.function("run_joins", ran)
+        ends.append(machine.fill("run_joins", *steps, end_s=np.zeros(len(work.kind) + 1)).tolist())
+    assert work.source.shape[1] == 4
+    assert ends[0] == ends[1]
 
 
 def test_wrong_graphs_and_schedules():
