@@ -7,10 +7,12 @@ from math import inf
 from time import monotonic
 
 from ...arrays import Floats
-from ..improve.local_search import polish, suggest
+from ..improve.local_search import follow, polish, suggest
 from ..indexed_problem import IndexedProblem
 from ..list_scheduling import incumbent
 from ..mode_relaxation import weightings
+from ..phases.phase_sequences import MOST_OPERATORS
+from ..phases.phases_with_work import PhaseSearch
 from ..schedule_bounds import critical_path_s
 from ..schedule_plan import SAME, Outcome, SearchLimits
 from .compact_search import CompactSearch, packable
@@ -19,11 +21,21 @@ from .core_pairs import search_paired, with_pairs
 FEW_STATES, MORE_STATES = 300, 3_000
 """States expanded before a narrow beam is worth its time, and before all else is."""
 
-MANY_STATES = 100_000
-"""States expanded under the stronger bounds before local search is worth its time."""
+MANY_STATES, WIDE_STATES = 100_000, 30_000
+"""States expanded under the stronger bounds before local search is worth its time, and of graphs too wide for bounds of
+states in phases."""
+
+GREEDS = (1.3, 1.1, 1.0)
+"""How greedily sequences of phases are looked for, in turn: greedy ones make schedules that the last needs not beat."""
+
+FEW_LABELS, MANY_LABELS = 1 << 13, 1 << 17
+"""Labels of sequences of phases expanded before all else, and once local search has found what it can."""
 
 SOON = 0.2
 """Most of the time left that each of these may take: plain functions need long for wide graphs."""
+
+PHASED = 0.5
+"""The same for sequences of phases."""
 
 BEAM_WIDTHS = (10, 100, 1_000)
 """States kept per number of ended operators; the next only pays where the last left a gap."""
@@ -76,26 +88,57 @@ def _search(ix: IndexedProblem, outcome: Outcome, limits: SearchLimits) -> None:
     if outcome.over(limits):
         return
     rows = weightings(ix, outcome.tighten(ix))
+    wide = ix.size > MOST_OPERATORS
     _stage(ix, outcome, _soon(limits), rows=rows, width=BEAM_WIDTHS[0])
-    _stage(ix, outcome, _soon(limits), rows=rows, states=MANY_STATES)
+    if wide:
+        _few_phases(ix, outcome, limits, rows)
+    _stage(ix, outcome, _soon(limits), rows=rows, states=WIDE_STATES if wide else MANY_STATES)
     if outcome.over(limits):
         return
-    suggest(ix, outcome, limits)
+    if not wide:
+        _few_phases(ix, outcome, limits, rows)
+        suggest(ix, outcome, limits)
+    _phases(ix, outcome, limits, weightings(ix, outcome.tighten(ix)), MANY_LABELS, 1.0)
     for width in BEAM_WIDTHS[1:]:
         began, before = monotonic(), outcome.work["states"]
         _stage(ix, outcome, limits, rows=rows, width=width)
         if not _affordable(outcome, limits, monotonic() - began, outcome.work["states"] - before):
             break
     polish(ix, outcome, limits)
+    if wide:
+        polish(ix, outcome, limits, long=True)
     _stage(ix, outcome, limits, rows=rows)
     for width in LAST_WIDTHS:
         _stage(ix, outcome, limits, rows=rows, width=width)
 
 
-def _soon(limits: SearchLimits) -> SearchLimits:
+def _few_phases(ix: IndexedProblem, outcome: Outcome, limits: SearchLimits, rows: Floats) -> None:
+    """Greedy sequences of phases for their schedules, then the shortest one."""
+    for greed in GREEDS:
+        _phases(ix, outcome, limits, rows, FEW_LABELS, greed)
+
+
+def _phases(
+    ix: IndexedProblem, outcome: Outcome, limits: SearchLimits, rows: Floats, labels: int, greed: float
+) -> None:
+    """Bound by sequences of phases that owe work; the shortest one starts a local search."""
+    if outcome.over(limits):
+        return
+    bounds = outcome.tighten(ix)
+    search = PhaseSearch(ix, bounds, outcome.plan.makespan_s, rows, 4 * labels, greed)
+    left = inf if limits.states is None else (limits.states - outcome.work["states"]) / 2
+    search.run(min(labels, left), _soon(limits, PHASED))
+    outcome.work["states"] += search.expanded
+    outcome.lower_s = max(outcome.lower_s, search.lower_s)
+    order = search.order()
+    if order is not None:
+        follow(ix, outcome, limits, order)
+
+
+def _soon(limits: SearchLimits, part: float = SOON) -> SearchLimits:
     """Limits with less time."""
     now = monotonic()
-    return replace(limits, deadline=now + SOON * (limits.deadline - now))
+    return replace(limits, deadline=now + part * (limits.deadline - now))
 
 
 def _affordable(outcome: Outcome, limits: SearchLimits, last_s: float, last_states: int) -> bool:

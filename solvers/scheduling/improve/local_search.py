@@ -13,6 +13,7 @@ from ..indexed_problem import IndexedProblem
 from ..list_scheduling import list_schedule
 from ..machine_code import Background, Names
 from ..mode_relaxation import ModeProgram
+from ..phases.phases_with_work import PhaseOrder
 from ..schedule_plan import Outcome, Plan, SearchLimits, assign_cores, replay
 from . import kernel_moves
 from .kernel_moves import BEST, KEPT, TRIAL, Graph, Work
@@ -145,11 +146,14 @@ NODES = 50
 TRIES = 3_000
 """Schedules that the local search makes from each start."""
 
+FEW_TRIES, MORE_TRIES = 1_000, 10_000
+"""The same from a sequence of phases, and where nothing else is expected to help."""
+
 HEATS = (0.005, 0.015, 0.03)
 """How boldly a plan is varied, in turn: none is best for every problem."""
 
-PART = 0.1
-"""Most of the time left that one step may take."""
+PART, LONG = 0.1, 0.25
+"""Most of the time left that one step may take, and one with more tries."""
 
 
 def suggest(ix: IndexedProblem, outcome: Outcome, limits: SearchLimits) -> None:
@@ -163,18 +167,37 @@ def suggest(ix: IndexedProblem, outcome: Outcome, limits: SearchLimits) -> None:
         _improve(ix, outcome, limits, Start(found.modes, found.starts_s), HEATS[1])
 
 
-def polish(ix: IndexedProblem, outcome: Outcome, limits: SearchLimits) -> None:
+def follow(ix: IndexedProblem, outcome: Outcome, limits: SearchLimits, order: PhaseOrder) -> None:
+    """Improve the plan by local search from a sequence of phases."""
+    modes = [
+        next((m for m, whole in enumerate(row) if whole == alone), 0)
+        for row, alone in zip(ix.whole, order.alone, strict=True)
+    ]
+    _improve(ix, outcome, limits, Start(modes, order.number), HEATS[1], FEW_TRIES)
+
+
+def polish(ix: IndexedProblem, outcome: Outcome, limits: SearchLimits, *, long: bool = False) -> None:
     """Improve the plan by local search around it."""
+    tries, part = (MORE_TRIES, LONG) if long else (TRIES, PART)
     for heat in HEATS:
-        _improve(ix, outcome, limits, Start(outcome.plan.modes, outcome.plan.starts), heat)
+        _improve(ix, outcome, limits, Start(outcome.plan.modes, outcome.plan.starts), heat, tries, part)
 
 
-def _improve(ix: IndexedProblem, outcome: Outcome, limits: SearchLimits, start: Start, heat: float) -> None:
+def _improve(
+    ix: IndexedProblem,
+    outcome: Outcome,
+    limits: SearchLimits,
+    start: Start,
+    heat: float,
+    tries: int = TRIES,
+    part: float = PART,
+) -> None:
     if not outcome.over(limits):
-        outcome.adopt(improve(ix, start, LocalSearchLimits(TRIES, _until(limits), outcome.lower_s, heat)))
+        until = _until(limits, part)
+        outcome.adopt(improve(ix, start, LocalSearchLimits(tries, until, outcome.lower_s, heat)))
 
 
-def _until(limits: SearchLimits) -> float:
+def _until(limits: SearchLimits, part: float = PART) -> float:
     """When a step has to end."""
     now = monotonic()
-    return now + PART * (limits.deadline - now)
+    return now + part * (limits.deadline - now)

@@ -34,8 +34,7 @@ class Phases(NamedTuple):
 
     `first` (O + 1,), `near`: direct predecessors of operator i are `near[first[i] : first[i + 1]]`; `before` (O,): the
     same as masks; `last` (1,): mask of those that nothing follows. `beside` and `alone` (O,): seconds in a group and
-    alone on the chip, inf where impossible; `work` (O,): seconds that each adds to the time of a group, beside `part`
-    (1,) of its longest path.
+    alone on the chip, inf where impossible.
     """
 
     first: Integers
@@ -44,8 +43,6 @@ class Phases(NamedTuple):
     last: Integers
     beside: Floats
     alone: Floats
-    work: Floats
-    part: Floats
 
 
 class Table(NamedTuple):
@@ -132,33 +129,31 @@ def finish(p: Phases, t: Table, depth: int, count: int) -> None:
     for k in range(count):
         rest += p.alone[t.order[k]]
     t.best[depth], t.chosen[depth], t.choices[depth] = rest, mask, 0
-    at, work = 0, 0.0
+    at = 0
     while at < count and t.end[t.order[at]] < inf:
         length = t.end[t.order[at]]
         while at < count and t.end[t.order[at]] <= length:
             mask |= 1 << t.order[at]
-            work += p.work[t.order[at]]
             at += 1
         rest = 0.0
         for k in range(at, count):
             rest += p.alone[t.order[k]]
-        time = p.part[0] * length + work + rest
+        time = length + rest
         if time < t.best[depth]:
             t.best[depth], t.chosen[depth] = time, mask
 
 
 def branch(p: Phases, t: Table, depth: int, count: int) -> None:
     """Every group that may come next, and every operator that something follows alone."""
-    mask, found, at, work = t.here[depth], 0, 0, 0.0
+    mask, found, at = t.here[depth], 0, 0
     t.best[depth], t.chosen[depth] = inf, mask
     group = mask
     while at < count and t.end[t.order[at]] < inf:
         length = t.end[t.order[at]]
         while at < count and t.end[t.order[at]] <= length:
             group |= 1 << t.order[at]
-            work += p.work[t.order[at]]
             at += 1
-        t.target[depth, found], t.cost[depth, found] = group, p.part[0] * length + work
+        t.target[depth, found], t.cost[depth, found] = group, length
         found += 1
     for i in range(p.alone.shape[0]):
         if (mask >> i) & 1 or p.before[i] & ~mask or (p.last[0] >> i) & 1 or p.alone[i] == inf:
@@ -232,11 +227,11 @@ def resumed(p: Phases, t: Table, started: int, until: float) -> float:
         rest = least(p, t, group)
         if rest < 0.0:
             return FULL
-        best = min(best, float(p.part[0] * length + rest))
+        best = min(best, float(length + rest))
         if at == count:
             return best
         length = t.later[t.line[at]]
-        if p.part[0] * length >= best:
+        if length >= best:
             return best
 
 

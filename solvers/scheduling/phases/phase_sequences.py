@@ -83,8 +83,6 @@ def problem_of(successors: Sequence[Sequence[int]], order: Sequence[int]) -> Pha
         last=np.array([sum(1 << k for k, i in enumerate(order) if not successors[i])], dtype=np.int64),
         beside=np.zeros(size),
         alone=np.zeros(size),
-        work=np.zeros(size),
-        part=np.ones(1),
     )
 
 
