@@ -438,7 +438,8 @@ class Prefill:
             return waiting
         counts = np.rint(rate / requests_per_s).astype(int).tolist()
         longer = [longer_waits_s(recorded, rate, count, each @ self.passes_of.counts) for count in counts]
-        return np.maximum(waiting + np.array(longer), 0.0)
+        found: Floats = np.maximum(waiting + np.array(longer), 0.0)
+        return found
 
     @property
     def joules(self) -> Floats:
