@@ -29,14 +29,14 @@ def busy_bound_s(schedule: Schedule, stages: int, passes: ChunkPasses, microbatc
     each = (np.asarray(microbatches) // schedule.weight_copies)[..., None]
     ahead_s, turned_s = passes.passes_s
     work = ahead_s + turned_s
-    device = each * work[..., own].sum(axis=-1)
+    device = each * _over(np.add, work, own)
     if schedule is Schedule.ONE_F_ONE_B:
         device = np.maximum(device, _turning_s(passes, work, np.asarray(microbatches)[..., None]))
     if not schedule.splits_backward:
         return np.asarray((device + _least_ahead(work, own)).max(axis=-1))
     forward, recomputation, backward = passes.device_s
     back = _least_ahead(np.maximum(recomputation + backward - passes.weight_s, 0.0), own)
-    late = np.maximum(back - each * passes.weight_s[..., own].sum(axis=-1), 0.0)
+    late = np.maximum(back - each * _over(np.add, passes.weight_s, own), 0.0)
     return np.asarray((_least_ahead(forward, own) + device + late).max(axis=-1))
 
 
@@ -59,8 +59,15 @@ def _turning_s(passes: ChunkPasses, work: Floats, microbatches: Integers) -> Flo
 
 def _least_ahead(seconds: Floats, own: NDArray[np.int64]) -> Floats:
     """Least seconds of all chunks ahead of a device's first one, (n, p)."""
-    ahead: Floats = (np.cumsum(seconds, axis=-1) - seconds)[..., own].min(axis=-1)
-    return ahead
+    return _over(np.minimum, np.cumsum(seconds, axis=-1) - seconds, own)
+
+
+def _over(combine: np.ufunc, seconds: Floats, own: NDArray[np.int64]) -> Floats:
+    """Seconds of chunks (n, C) combined over those of every device (p, slots), (n, p); of one each as they are."""
+    if own.shape[1] == 1:
+        found: Floats = seconds[..., own[:, 0]]
+        return found
+    return np.asarray(combine.reduce(seconds[..., own], axis=-1))
 
 
 _LONG_S = 1e30  # computation that any exchange hides behind

@@ -148,8 +148,16 @@ class _Layers:
 
     def cut(self, rows: Floats, first_groups: Integers) -> ChunkPasses:
         """Pass times, (n, C), from rows (7, n, G) of layers that are cut before some groups."""
-        summed = np.add.reduceat(rows, first_groups, axis=-1)
-        return ChunkPasses(summed[:3], summed[3:6], summed[6], self.estimator.framework)
+        device_s, weight_s = (np.add.reduceat(some, first_groups, axis=-1) for some in (rows[:3], rows[6]))
+        launches_s = np.zeros_like(device_s)
+        if self._launches:
+            np.add.reduceat(rows[3:6], first_groups, axis=-1, out=launches_s)
+        return ChunkPasses(device_s, launches_s, weight_s, self.estimator.framework)
+
+    @cached_property
+    def _launches(self) -> bool:
+        """Whether launches take any time."""
+        return bool(self.bounding[3:6].any())
 
 
 @dataclass(frozen=True)

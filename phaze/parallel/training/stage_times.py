@@ -285,7 +285,7 @@ def launch_waits_s(launches: Floats, devices: Floats, framework: Framework, chun
     """
     launched = launches.copy()
     launched[0] += framework.microbatch_s / chunks
-    if framework.blocking:
+    if framework.blocking or not launched.any():
         return launched
     if framework.waits:
         return np.maximum(launched - devices, 0.0)
