@@ -304,6 +304,14 @@ def test_ctrl_c_before_a_search_has_begun_ends_at_once(dse, explorer, tmp_path):
     assert not (tmp_path / "r").exists()
 
 
+def test_ctrl_c_ends_any_verb_with_a_word(dse, monkeypatch):
+    def impatient(*_args, **_more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("phaze.inputs.plan_inputs.plan_answer", impatient)
+    assert dse("plan", "--arch", "h100", "-w", "gpt3") == (130, "", "dse: interrupted\n")
+
+
 def test_evaluate_and_compare(dse, explorer, document):
     code, out, _ = dse("evaluate", "--arch", "a100", "-w", "gpt3", "--tensor-parallel", 8, "--json")
     assert code == 0

@@ -27,6 +27,15 @@ class _Manual:
         read: list[str] = super().parse_args(ctx, args)  # type: ignore[misc] # of typer, beside this one
         return read
 
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's click is vendored
+        """Run what was typed. Raises InterruptedRunError after Ctrl-C, of which typer would say nothing."""
+        from phaze.cli.interruption import InterruptedRunError
+
+        try:
+            return super().invoke(ctx)  # type: ignore[misc] # of typer, beside this one
+        except KeyboardInterrupt as error:
+            raise InterruptedRunError("interrupted") from error
+
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's click is vendored
         """Write the page of this command."""
         from phaze.cli.manual.manual_page import page
