@@ -170,7 +170,7 @@ def colocate_answer(options: WhatIfColocateOptions) -> WhatIfDocument:
     names, mode = fill_names(options.beside), choose(Mode, options.beside_mode, "--beside-mode")
     if not names:
         raise InputError("--beside names no workload")
-    task, chip = _planned_task(PlanOptions.of(options.values))
+    task, chip = planned_task(PlanOptions.of(options.values))
     if task.devices != 1:
         raise InputError(f"jobs share one device, not {task.devices}: give --devices 1")
     loaded = {name: _of_mode(name, task, mode) for name in names}
