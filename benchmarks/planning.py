@@ -18,7 +18,7 @@ from timing import seconds
 from phaze.errors import PhazeError
 from phaze.explore.plans.plan_search import find_best_plan
 from phaze.explore.request.explore_request import Task
-from phaze.hardware.architecture import load_architecture
+from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.cluster_network import load_network
 from phaze.inputs.recipe_inputs import served_recipe
 from phaze.parallel.serving import ServingOptions, Traffic, best_serving_plan
@@ -103,7 +103,7 @@ def _planned(workload: str, devices: int) -> Row:
 
 def _served(service: Service) -> Row:
     chip = load_architecture(service.chip)
-    options = ServingOptions(recipe=served_recipe(service.recipe, chip))
+    options = ServingOptions(recipe=served_recipe(service.recipe, to_table([chip])))
     found, spent = seconds(
         lambda: best_serving_plan(
             service.workload, chip, service.devices, load_network(), Traffic(2048, 256), options=options

@@ -45,15 +45,14 @@ def with_recipe(task: Task, asked: str | None, chips: ArchitectureTable) -> Task
     return replace(task, recipe=recipe)
 
 
-def served_recipe(asked: str | None, chip: Architecture) -> Recipe | None:
-    """The recipe that a model is served in on a chip. Raises InputError as `with_recipe`."""
-    from phaze.hardware.architecture import to_table
+def served_recipe(asked: str | None, chips: ArchitectureTable) -> Recipe | None:
+    """The recipe that a model is served in on some chips. Raises InputError as `with_recipe`."""
     from phaze.workload.operators.low_precision import NO_RECIPE, Recipe
 
     if asked in (None, NO_RECIPE):
         return None
     recipe = choose(Recipe, str(asked), "--recipe")
-    _check_arrays(recipe, to_table([chip]))
+    _check_arrays(recipe, chips)
     return recipe
 
 

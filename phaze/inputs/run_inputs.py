@@ -203,7 +203,7 @@ def make_service(options: RunOptions) -> ServiceRequest:
     from phaze.cost.fidelity import Fidelity
     from phaze.explore.services.service_request import ServiceObjective, ServiceRequest
     from phaze.hardware.cluster_network import Network, load_network
-    from phaze.inputs.recipe_inputs import served_recipe
+    from phaze.inputs.recipe_inputs import arrays_of, served_recipe
     from phaze.inputs.serving_inputs import expert_load
     from phaze.parallel.serving import ServingOptions, ServingSpace, Targets
     from phaze.parallel.serving.serving_engine import NO_ENGINE, load_engine
@@ -230,7 +230,7 @@ def make_service(options: RunOptions) -> ServiceRequest:
         ),
         ServingOptions(
             kv_cache_format=cache_format(options.kv_cache_format),
-            recipe=served_recipe(options.recipe, space.base),
+            recipe=served_recipe(options.recipe, arrays_of(space)),
             disaggregate=options.disaggregate,
             rung=choose(Fidelity, options.rung, "--rung"),
             engine=NO_ENGINE if options.engine is None else load_engine(options.engine),

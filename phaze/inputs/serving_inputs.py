@@ -38,6 +38,7 @@ def serving_answer(
 
 def _space(options: PlanServingOptions) -> ServingSpace:
     from phaze.cost.fidelity import Fidelity
+    from phaze.hardware.architecture import to_table
     from phaze.hardware.cluster_network import load_network
     from phaze.inputs.architecture_names import find_architecture
     from phaze.inputs.named_choices import choose
@@ -58,7 +59,7 @@ def _space(options: PlanServingOptions) -> ServingSpace:
         ServingOptions(
             kv_cache=choose(KvCache, options.kv_cache, "--kv-cache"),
             kv_cache_format=cache_format(options.kv_cache_format),
-            recipe=served_recipe(options.recipe, chip),
+            recipe=served_recipe(options.recipe, to_table([chip])),
             chunk=options.chunk,
             disaggregate=options.disaggregate,
             dispatch_s=0.0 if dispatch is None else _seconds(dispatch, "--dispatch"),

@@ -21,6 +21,8 @@ from phaze.explore.services.service_search import ServiceSearch
 from phaze.hardware.architecture import to_table
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.hardware.spaces.space_file import load_space
+from phaze.inputs.option_models import RunOptions
+from phaze.inputs.run_inputs import make_service
 from phaze.parallel.serving import Policy, ServingOptions, ServingSpace, Targets, Traffic
 from phaze.parallel.serving.bounds.least_passes import GridSums
 from phaze.parallel.serving.bounds.service_bounds import ServiceBounds
@@ -32,6 +34,7 @@ from phaze.parallel.serving.serving_engine import ServingEngine
 from phaze.parallel.serving.serving_search import serving_plan
 from phaze.workload.expert_load import ExpertLoad
 from phaze.workload.operators.kv_cache import KvCache
+from phaze.workload.operators.low_precision import Recipe
 
 LOADS = {"saturated": {}, "clients": {"clients": 9}, "stream": {"rate_per_s": 150.0}, "short": {}}
 SHORT = 32, 5  # two of eight sequences end in a pass, so that prompts share it
@@ -281,3 +284,40 @@ def test_a_search_that_is_stopped_bounds_what_is_left(source, few, network):
     asked = request(source, few, network)
     with pytest.raises(OutOfTimeError, match="time limit"):
         find_service(asked, SilentProgress(), Clock(0.0))
+
+
+TWO_FORMATS = """
+schema_version: 1
+name: two-formats
+axes:
+  - {fields: [tensor_cores], values: [1, 4]}
+  - {fields: [precision], values: [bf16, bf16+fp8]}
+  - {fields: [vector_cores, vector_core_alus], values: [[3, 1024]]}
+"""
+
+
+@pytest.fixture(scope="module")
+def two_formats(tmp_path_factory):
+    path = tmp_path_factory.mktemp("formats") / "two-formats.yaml"
+    path.write_text(TWO_FORMATS)
+    return path
+
+
+def test_the_best_service_in_few_bits_by_force(source, two_formats, network):
+    """Arrays of 16 and of 8 bits in one space."""
+    asked = request(source, load_space(two_formats), network, recipe=Recipe.FP8)
+    found = find_service(asked, SilentProgress(), Clock(math.inf))
+    in_few = Served(source, KvCache.PAGED, None, Recipe.FP8)
+    assert found.document.certificate.optimal
+    assert found.document.certificate.objective_value == pytest.approx(by_force(asked, in_few, {}), rel=1e-9)
+    assert found.document.chip.architecture["precision"] == "bf16+fp8"
+
+
+@pytest.mark.parametrize("fixed", [(), ("precision=bf16+fp8",)])
+def test_formats_are_those_of_the_space(source, two_formats, fixed):
+    """Not those of its base, whose arrays have 16 bits."""
+    options = {"workload": [source], "serve": "saturated", "space": str(two_formats), "recipe": "fp8"}
+    asked = make_service(RunOptions(**options, fix=list(fixed)))
+    assert asked.plans.options.recipe is Recipe.FP8
+    with pytest.raises(InputError, match="needs arrays that are faster on fp8"):
+        make_service(RunOptions(**options, fix=["precision=bf16"]))
