@@ -9,6 +9,7 @@ kernel occupies alone tells nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -60,18 +61,14 @@ class Shared:
         return sum(self.progress)
 
 
-def slowdown(one: Floats, other: Floats) -> Floats:
-    """How much longer kernels take that ask for such shares together, (...): max(1, max over resources of their sum).
-
-    `one`, `other` (..., R).
-    """
-    found: Floats = np.maximum(1.0, (one + other).max(axis=-1))
-    return found
+def asked(one: Sequence[float], other: Sequence[float]) -> list[float]:
+    """Share of the capacity of every resource that two kernels ask for together, (R,)."""
+    return [a + b for a, b in zip(one, other, strict=True)]
 
 
-def both_fit(one: Floats, other: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Whether kernels that occupy such shares of the cores, (..., H), lie there together, (...)."""
-    return np.asarray((one + other <= 1 + SAME).all(axis=-1))
+def both_fit(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether kernels that occupy such shares of the cores, (H,), lie there together."""
+    return all(a + b <= 1 + SAME for a, b in zip(one, other, strict=True))
 
 
 def shared(one: KernelLoop, other: KernelLoop) -> Shared:
@@ -85,9 +82,8 @@ def shared(one: KernelLoop, other: KernelLoop) -> Shared:
 class _Play:
     def __init__(self, one: KernelLoop, other: KernelLoop) -> None:
         self.loops = (one, other)
-        self.slow = slowdown(one.demands[:, None], other.demands[None])
-        self.fit = both_fit(one.held[:, None], other.held[None])
-        self.worst = (one.demands[:, None] + other.demands[None]).argmax(axis=-1)
+        self.demands = [loop.demands.tolist() for loop in self.loops]
+        self.held = [loop.held.tolist() for loop in self.loops]
         self.at, self.left = [0, 0], [float(loop.seconds[0]) for loop in self.loops]
         self.done_s, self.passes = [0.0, 0.0], [0, 0]
         self.time_s = self.beside_s = 0.0
@@ -105,14 +101,15 @@ class _Play:
     def _step(self) -> None:
         """To the next end of a kernel."""
         a, b = self.at
-        if not self.fit[a, b]:
+        if not both_fit(self.held[0][a], self.held[1][b]):
             self._pass_by((self.turn,), self.left[self.turn], 1.0)
             return
-        slow = float(self.slow[a, b])
+        together = asked(self.demands[0][a], self.demands[1][b])
+        slow = max(1.0, *together)
         lasts_s = min(self.left) * slow
         self.beside_s += lasts_s
         if slow > 1:
-            self.contended_s[self.worst[a, b]] += lasts_s
+            self.contended_s[together.index(slow)] += lasts_s
         self._pass_by((0, 1), lasts_s, slow)
 
     def _pass_by(self, running: tuple[int, ...], seconds: float, slow: float) -> None:
