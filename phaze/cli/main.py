@@ -210,7 +210,8 @@ def _forget_stdout() -> None:
 def _usage(error: BaseException) -> str:
     """The sentence of a wrong command line, and where to look."""
     context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "dse"
+    verb = f" {sys.argv[1]}" if sys.argv[1:] and sys.argv[1] in _BY_NAME else ""
+    command = context.command_path if context is not None else f"dse{verb}"
     text = " ".join(getattr(error, "format_message", error.__str__)().split()).rstrip(".")
     for pattern, plain in _PLAIN.items():
         text = re.sub(pattern, plain, text)

@@ -19,10 +19,11 @@ def refusal(space: ServingSpace, seen: Sequence[Offers]) -> InfeasibleError:
         return InfeasibleError(f"{what}: no replica can be formed")
     needed = min(float(offers.memory.total_bytes.min()) for offers in seen)
     if needed > space.limits.memory_bytes:
+        share, kept = space.options.memory_share, space.options.prefix_cache_bytes
         short = Shortfall(
-            "memory of a device",
-            space.limits.memory_bytes,
-            needed,
+            f"memory of one device ({100 * share:.3g} % of it can be used)",
+            (space.limits.memory_bytes + kept) / share,
+            (needed + kept) / share,
             "bytes",
             ("more devices per replica (--devices)", "an architecture with more memory", "shorter requests"),
         )
