@@ -348,19 +348,21 @@ def _lone_s(factors: Factors, bounds: LowerTables, rows: Rows) -> Floats:
 class _Side:
     """Cycles of operators as one kind of cores sees them, (side, O), single and parallel; `cores` (side,).
 
-    Of the other kind only the least over all its configurations is known.
+    Of the other kind only the least over all its configurations is known, `other_cycles` (O,).
     """
 
     cores: Floats
     single_cycles: Floats
     parallel_cycles: Floats
+    other_cycles: Floats
     launch_s: Floats
     off_chip_s: Floats
 
     def shown(self, level_s: Floats, side: Rows, memory: Rows, fill: Floats) -> _Shown:
         """What n combinations of a cycle time, a side and a memory side take, with cycles (n, O) to fill arrays."""
         cycle_s = level_s[:, None]
-        single, parallel = self.single_cycles[side], self.parallel_cycles[side]
+        single = np.maximum(self.single_cycles[side], self.other_cycles)
+        parallel = np.maximum(self.parallel_cycles[side], self.other_cycles)
         off_chip = self.off_chip_s[memory]
 
         def time_s(cycles: Floats) -> Floats:
@@ -388,26 +390,25 @@ def lower_tables(pass_: Pass, factors: Factors, t: OperatorTables, simt_s: Float
     off_chip, on_chip = t.off_chip_s, t.on_chip_cycles
     lanes = [t.vector_single_cycles, t.vector_parallel_cycles]
     tensor_least, vector_least = np.minimum(*on_chip), np.minimum(*lanes)
-    blocks, vector_blocks, lone = _sort_blocks(pass_)
+    serial = SerialBlocks.of(pass_)
+    blocks, vector_blocks, lone = _sort_blocks(serial)
     levels, memories = factors.level_cycle_s, len(factors.memory.hbm_bytes_per_s)
+    tensor_side = _Side(factors.tensor.cores, *on_chip, vector_least.min(axis=0), t.launch_s, off_chip)
+    vector_side = _Side(factors.vector.cores, *lanes, tensor_least.min(axis=0), t.launch_s, off_chip)
 
     def on_tensor(keys: Rows) -> Floats:
-        single, parallel = (np.maximum(c, vector_least.min(axis=0)) for c in on_chip)
-        side = _Side(factors.tensor.cores, single, parallel, t.launch_s, off_chip)
         level, tensor, memory = _split(keys, len(factors.tensor.cores), memories)
         cycle_s, fill = levels[level], t.fill_cycles(tensor)
-        found = _sum_blocks(pass_, blocks, side.shown(cycle_s, tensor, memory, fill), _TENSOR)
+        found = _sum_blocks(serial, blocks, tensor_side.shown(cycle_s, tensor, memory, fill), _TENSOR)
         found += fill[:, lone].sum(axis=1) * cycle_s + t.launch_s[lone].sum()
         floor = np.maximum(t.total_buffer_cycles[tensor] * cycle_s, t.total_hbm_s[memory])
         return np.stack([found, floor], axis=1)
 
     def on_vector(keys: Rows) -> Floats:
-        single, parallel = (np.maximum(c, tensor_least.min(axis=0)) for c in lanes)
-        side = _Side(factors.vector.cores, single, parallel, t.launch_s, off_chip)
         level, vector, memory = _split(keys, len(factors.vector.cores), memories)
         fill = np.broadcast_to(t.array_fill_cycles.min() * t.products, (len(keys), len(t.products)))
-        found = _sum_blocks(pass_, vector_blocks, side.shown(levels[level], vector, memory, fill), _VECTOR)
-        return found[:, None]
+        shown = vector_side.shown(levels[level], vector, memory, fill)
+        return _sum_blocks(serial, vector_blocks, shown, _VECTOR)[:, None]
 
     return LowerTables(
         MetRows(on_tensor),
@@ -427,51 +428,45 @@ def _split(keys: Rows, sides: int, memories: int) -> tuple[Rows, Rows, Rows]:
     return level, side, memory
 
 
-def _sort_blocks(pass_: Pass) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]], list[int]]:
+def _sort_blocks(serial: SerialBlocks) -> tuple[list[int], list[int], list[int]]:
     """Blocks with tensor-core or link operators, blocks of vector operators only, lone operators of both."""
     on_tensor, on_vector, lone = [], [], []
-    for block in serial_blocks(pass_):
-        units = {pass_.works[o].unit for o in block}
+    for number, block in enumerate(serial.blocks):
+        units = {serial.works[o].unit for o in block}
         if units == {Unit.TENSOR_VECTOR} and len(block) == 1:
             lone.append(block[0])
         elif units == {Unit.VECTOR}:
-            on_vector.append(block)
+            on_vector.append(number)
         else:
-            on_tensor.append(block)
+            on_tensor.append(number)
     return on_tensor, on_vector, lone
 
 
-def _sum_blocks(pass_: Pass, blocks: list[tuple[int, ...]], shown: _Shown, units: tuple[Unit, ...]) -> Floats:
+def _sum_blocks(
+    serial: SerialBlocks, numbers: Sequence[int], shown: _Shown, units: tuple[Unit, ...]
+) -> Floats:
     """Sum of the bounds of some blocks, (n,)."""
     total = np.zeros(shown.least_s.shape[1])
-    before: dict[int, list[int]] = {}
-    for first, second in pass_.edges:
-        before.setdefault(second, []).append(first)
-    for block in blocks:
-        total += _block_s(pass_, block, before, shown, units)
+    for number in numbers:
+        total += _block_s(serial, number, shown, units)
     return total
 
 
-def _block_s(
-    pass_: Pass,
-    block: tuple[int, ...],
-    before: Mapping[int, Sequence[int]],
-    shown: _Shown,
-    units: tuple[Unit, ...],
-) -> Floats:
+def _block_s(serial: SerialBlocks, number: int, shown: _Shown, units: tuple[Unit, ...]) -> Floats:
     """Longest path of a block, (n,), or the time its operators need the cores or the link, whichever is more."""
+    block, crowds = serial.blocks[number], serial.crowds[number]
     if len(block) == 1:
         one: Floats = shown.least_s[block[0]]
         return one
     done: dict[int, Floats] = {}
     bound = np.zeros(shown.least_s.shape[1])
-    links, crowds = np.zeros_like(bound), Crowds.of(pass_, block)
+    links = np.zeros_like(bound)
     for o in block:
         time = shown.least_s[o]
-        ready = [done[first] for first in before.get(o, ()) if first in done]
+        ready = [done[first] for first in serial.before[o]]
         done[o] = time + np.max(ready, axis=0) if ready else time
         np.maximum(bound, done[o], out=bound)
-        if pass_.works[o].unit is Unit.LINK:
+        if serial.works[o].unit is Unit.LINK:
             links += time
     mine = crowds.tensor if units is _TENSOR else crowds.vector
     # Cores of the other kind are not known: no more than may run side by side have one.
