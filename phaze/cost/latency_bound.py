@@ -388,7 +388,7 @@ class _Shown:
 def lower_tables(pass_: Pass, factors: Factors, t: OperatorTables, simt_s: Floats) -> LowerTables:
     """Bounds of a pass's blocks, summed; `simt_s` (S, 1) is taken as it is."""
     off_chip, on_chip = t.off_chip_s, t.on_chip_cycles
-    lanes = [t.vector_single_cycles, t.vector_parallel_cycles]
+    lanes = t.vector_single_cycles, t.vector_parallel_cycles
     tensor_least, vector_least = np.minimum(*on_chip), np.minimum(*lanes)
     serial = SerialBlocks.of(pass_)
     blocks, vector_blocks, lone = _sort_blocks(serial)

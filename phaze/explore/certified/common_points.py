@@ -57,7 +57,7 @@ class CommonPoints:
     clock: Clock
     configs: int = 1
     batch: int = 1024
-    exact_batch: int = 1024
+    exact_batch: int = 256
     seeds: int = 1
     workers: int = 1
     asks_plans: bool = False
