@@ -81,7 +81,9 @@ def longest_path_s(schedule, stages, microbatches, chunks):
         received = sum(wait for _, wait in sources)
         for source, wait in sources:
             delay = received if chunks.blocking else wait
-            graph.add_edge((source, "end"), (name, "start"), weight=delay)
+            # joined passes of two steps may exchange both ways: the longer one counts
+            ends_here = graph.get_edge_data((source, "end"), (name, "start"), {"weight": 0.0})["weight"]
+            graph.add_edge((source, "end"), (name, "start"), weight=max(ends_here, delay))
         before = (name[0], name[1] - 1)
         if chunks.blocking and before in groups:
             sent = sum(sent_s(action, last, way) for action in groups[before])
