@@ -8,6 +8,7 @@ worked out exactly, way by way (replica shape and policy; every batch of it at o
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,7 +18,7 @@ from phaze.arrays import Floats, Rows
 from phaze.cost.cost_model import CostModel
 from phaze.cost.latency_bound import LowerTables
 from phaze.cost.pass_energy import Events, dynamic_j, product_events
-from phaze.errors import InfeasibleError
+from phaze.errors import InfeasibleError, OutOfTimeError
 from phaze.explore.evaluation.design_candidates import Block, Candidates
 from phaze.explore.request.search_progress import Clock, Progress
 from phaze.explore.services.exact_services import ExactServices, Service
@@ -28,7 +29,7 @@ from phaze.hardware.derived_figures import (
     narrow_speed,
     sustained_flops_per_s,
 )
-from phaze.parallel.serving.bounds.least_passes import GridSums
+from phaze.parallel.serving.bounds.least_passes import GridSums, LeastPasses
 from phaze.parallel.serving.bounds.service_bounds import ServiceBounds, Way
 from phaze.parallel.serving.chip_costs import Chips, without_attention
 from phaze.parallel.serving.serving_search import best_of
@@ -37,7 +38,9 @@ from phaze.tolerances import BOUND_ROUNDING
 _SCREENED = 1 << 14  # architectures at a time, most promising first
 _CLOSER = 256  # of these, whose operators are looked at
 _EXACT = 32  # of these, whose passes are scheduled
-_SAMPLE = 1 << 12  # spread over the space, to begin with
+_SAMPLE = 1 << 12  # spread over the space, to begin with, where there are few ways to serve
+_LEAST_SAMPLE = 1 << 8
+_SAMPLED_BOUNDS = 1 << 18  # of a way on an architecture, about, before anything is worked out exactly
 
 
 @dataclass(frozen=True)
@@ -86,12 +89,13 @@ class ServiceSearch:
     def run(self) -> ServiceOutcome:
         """Search until nothing can be better or time is over. InfeasibleError where no candidate is in budget."""
         everything = np.arange(len(self.block))
-        step = -(-len(everything) // _SAMPLE)
-        self._closer(*self._screened(everything[::step]), most=_CLOSER)
+        sample = everything[:: -(-len(everything) // self._sampled)]
+        self._closer(*self._screened(sample, self._arithmetic[sample]), most=_CLOSER)
         self._fallen.clear()
         others = np.setdiff1d(everything, np.array(sorted(self._exact), dtype=np.intp))
         rows, hopes = self._kept("products", others, self._arithmetic[others])
-        left = self._closer(*self._screened(rows[np.argsort(-hopes, kind="stable")]))
+        order = np.argsort(-hopes, kind="stable")
+        left = self._closer(*self._screened(rows[order], hopes[order]))
         services = sorted(self._found.values(), key=lambda s: (-s.worth, s.number))
         self._fallen["open"] = len(left)
         rest = len(everything) - len(self._exact) - sum(self._fallen.values())
@@ -99,6 +103,17 @@ class ServiceSearch:
         return ServiceOutcome(
             services, left, self._fallen, len(self._exact), len(everything), len(self._ways)
         )
+
+    @property
+    def _sampled(self) -> int:
+        """Architectures to begin with: fewer where there are many ways to serve, so that something is known soon."""
+        return int(np.clip(_SAMPLED_BOUNDS // max(len(self._ways), 1), _LEAST_SAMPLE, _SAMPLE))
+
+    def _look(self) -> None:
+        """Raises OutOfTimeError once time is over: between the steps of bounds, which are then those of before."""
+        if self.clock.over:
+            msg = "time is over"
+            raise OutOfTimeError(msg)
 
     @property
     def _least_gain(self) -> float:
@@ -161,30 +176,37 @@ class ServiceSearch:
 
     @cached_property
     def _ways(self) -> list[Way]:
-        none = np.zeros(0)
-        return list(self._bounds(none.astype(np.intp), coarse=True).ways())
+        none = np.zeros(0, dtype=np.intp)
+        least = tuple(
+            of.coarse(self._chips, tables, none) for of, tables in zip(self._sums, self._tables, strict=True)
+        )
+        return list(ServiceBounds(self.request.plans, least, self._room(none), coarse=True).ways())
 
     @cached_property
     def _tables(self) -> list[LowerTables]:
         return [of.sums.tables(self._chips) for of in self._sums]
 
     def _bounds(self, rows: Rows, *, coarse: bool) -> ServiceBounds:
-        """Bounds on some architectures; `coarse`: whatever their vector cores and the depth of their pipelines are."""
-        least = tuple(
-            (of.coarse if coarse else of.cheap)(self._chips, tables, rows)
-            for of, tables in zip(self._sums, self._tables, strict=True)
-        )
-        return ServiceBounds(self.request.plans, least, self._room(rows), coarse=coarse)
+        """Bounds on some architectures; `coarse`: whatever their vector cores and the depth of their pipelines are.
+
+        Raises OutOfTimeError once time is over.
+        """
+        least = []
+        for of, tables in zip(self._sums, self._tables, strict=True):
+            self._look()
+            least.append((of.coarse if coarse else of.cheap)(self._chips, tables, rows))
+        return ServiceBounds(self.request.plans, tuple(least), self._room(rows), coarse=coarse)
 
     def _room(self, rows: Rows) -> Floats:
         room = hbm_capacity_bytes(self.block.table.take(rows))
         return room * self.request.plans.options.memory_share
 
     def _way_hopes(self, bounds: ServiceBounds, rows: Rows) -> Floats:
-        """Worth of every way at most, (ways, A)."""
+        """Worth of every way at most, (ways, A). OutOfTimeError once time is over."""
         tokens = self.request.plans.traffic.output_tokens
         found = np.zeros((len(self._ways), len(rows)))
         for way, into in zip(self._ways, found, strict=True):
+            self._look()
             for most in bounds.most(way):
                 hoped = self._hoped(rows, most.requests_per_s * tokens, _whole(most.devices))
                 np.maximum(into, hoped, out=into)
@@ -199,46 +221,54 @@ class ServiceSearch:
         )
         return rows[first], of
 
-    def _combined(self, rows: Rows) -> Floats:
-        """Worth at most by what combinations of arrays and memory take, (A,)."""
-        found, (first, of) = np.zeros(len(rows)), self._alike(rows)
-        for start in range(0, len(first), _SCREENED):
-            part = slice(start, start + _SCREENED)
-            at = np.flatnonzero((of >= start) & (of < start + _SCREENED))
-            served = self._served(self._bounds(first[part], coarse=True))
-            self._worth_of(served[:, of[at] - start], rows[at], found, at)
+    def _combined(self, rows: Rows, hopes: Floats) -> Floats:
+        """Worth at most by what combinations of arrays and memory take, (A,); `hopes` of before where time is over."""
+        found, (first, of) = hopes.copy(), self._alike(rows)
+        with suppress(OutOfTimeError):
+            for start in range(0, len(first), _SCREENED):
+                part = slice(start, start + _SCREENED)
+                at = np.flatnonzero((of >= start) & (of < start + _SCREENED))
+                served = self._served(self._bounds(first[part], coarse=True))
+                found[at] = np.minimum(found[at], self._most_worth(served[:, of[at] - start], rows[at]))
         return found
 
-    def _single(self, rows: Rows) -> Floats:
-        """Worth at most by what all combinations of hardware take, (A,)."""
+    def _single(self, rows: Rows, hopes: Floats) -> Floats:
+        """Worth at most by what all combinations of hardware take, (A,); `hopes` of before where time is over."""
+        found = hopes.copy()
+        with suppress(OutOfTimeError):
+            for start in range(0, len(rows), _SCREENED):
+                part = slice(start, start + _SCREENED)
+                served = self._served(self._bounds(rows[part], coarse=False))
+                found[part] = np.minimum(found[part], self._most_worth(served, rows[part]))
+        return found
+
+    def _most_worth(self, served: Floats, rows: Rows) -> Floats:
+        """The most of any number of devices, (A,), by tokens per second at most, (devices + 1, A)."""
         found = np.zeros(len(rows))
-        for start in range(0, len(rows), _SCREENED):
-            at = np.arange(start, min(start + _SCREENED, len(rows)))
-            self._worth_of(self._served(self._bounds(rows[at], coarse=False)), rows[at], found, at)
-        return found
-
-    def _worth_of(self, served: Floats, rows: Rows, found: Floats, at: Rows) -> None:
-        """Put the most of any number of devices in its places."""
         for devices in np.flatnonzero(served.any(axis=1)).tolist():
-            hoped = self._hoped(rows, served[devices], np.full(len(rows), devices))
-            found[at] = np.maximum(found[at], hoped)
+            np.maximum(found, self._hoped(rows, served[devices], np.full(len(rows), devices)), out=found)
+        return found
 
     def _served(self, bounds: ServiceBounds) -> Floats:
-        """Tokens per second at most, (devices + 1, A): of so many devices in use."""
+        """Tokens per second at most, (devices + 1, A): of so many devices in use. OutOfTimeError once time is over."""
         plans = self.request.plans
         found = np.zeros((plans.devices + 1, len(bounds.room_bytes)))
         every = np.arange(found.shape[1])
         for way in self._ways:
+            self._look()
             for most in bounds.most(way):
                 place = _whole(most.devices).astype(np.intp), every
                 found[place] = np.maximum(found[place], most.requests_per_s * plans.traffic.output_tokens)
         return found
 
-    def _screened(self, rows: Rows) -> tuple[Rows, Floats]:
-        """Architectures that may be better by what their combinations of hardware take at least, with that bound."""
+    def _screened(self, rows: Rows, hopes: Floats) -> tuple[Rows, Floats]:
+        """Architectures that may be better by what their combinations of hardware take at least, with that bound.
+
+        `hopes`: their bounds of before, (A,).
+        """
         self.progress.update("bounding", 0, len(rows), self._told)
-        rows, _ = self._kept("combinations", rows, self._combined(rows))
-        return self._kept("passes", rows, self._single(rows))
+        rows, hopes = self._kept("combinations", rows, self._combined(rows, hopes))
+        return self._kept("passes", rows, self._single(rows, hopes))
 
     def nearest_refusal(self) -> InfeasibleError:
         """What keeps the most promising architectures from serving at all: of the one that misses limits least."""
@@ -271,7 +301,7 @@ class ServiceSearch:
                 self._fallen["passes"] += len(kept)
                 break
             self.progress.update("evaluating", start, len(rows), self._told)
-            left = hopes[some] if self.clock.over else self._look_at(rows[some])
+            left = self._look_at(rows[some], hopes[some])
             if self.clock.over:
                 left = np.concatenate([left, hopes[start + _CLOSER :]])
                 return left[left > self._least_gain]
@@ -282,43 +312,70 @@ class ServiceSearch:
         best = max(self._found.values(), key=lambda s: s.worth, default=None)
         return "" if best is None else f"best {best.space.architecture.name}"
 
-    def _look_at(self, rows: Rows) -> Floats:
-        """Evaluate what closer bounds leave of some architectures; the bounds of those that there was no time for."""
-        chips = self._costed(rows)
-        least = tuple(of.tight(chips) for of in self._sums)
-        hopes = self._way_hopes(ServiceBounds(self.request.plans, least, self._room(rows)), rows)
-        best: Floats = hopes.max(axis=0)
+    def _look_at(self, rows: Rows, hopes: Floats) -> Floats:
+        """Evaluate what closer bounds leave of some architectures; the bounds of those that there was no time for.
+
+        `hopes`: their bounds of before, (A,).
+        """
+        try:
+            ways = self._way_hopes(
+                ServiceBounds(self.request.plans, self._tight(rows), self._room(rows)), rows
+            )
+        except OutOfTimeError:
+            return hopes
+        best: Floats = ways.max(axis=0)
         order = np.argsort(-best, kind="stable")
         for start in range(0, len(order), _EXACT):
             some = order[start : start + _EXACT]
             some = some[best[some] > self._least_gain]
             if not len(some):
                 break
+            open_ = self._evaluate(rows[some], ways[:, some])
             if self.clock.over:
-                open_: Floats = best[order[start:]]
-                return open_
-            self._evaluate(rows[some], hopes[:, some])
+                return np.concatenate([open_, best[order[start + _EXACT :]]])
         return np.zeros(0)
+
+    def _tight(self, rows: Rows) -> tuple[LeastPasses, ...]:
+        """What passes take at least on some architectures, operator by operator. OutOfTimeError once time is over."""
+        chips, least = self._costed(rows), []
+        for of in self._sums:
+            self._look()
+            least.append(of.tight(chips))
+        return tuple(least)
 
     def _costed(self, rows: Rows) -> Chips:
         """Some architectures, to be costed together."""
         table, plans = self.block.table.take(rows), self.request.plans
         return Chips(CostModel(table, plans.links, plans.options.rung), table)
 
-    def _evaluate(self, rows: Rows, hopes: Floats) -> None:
-        """Work out the ways (ways, A) of some architectures that may be better, most promising first."""
+    def _evaluate(self, rows: Rows, hopes: Floats) -> Floats:
+        """Work out the ways (ways, A) of some architectures that may be better, most promising first.
+
+        Returns the bounds of architectures of which ways are left once time is over.
+        """
         chips, varied = self._costed(rows), self.candidates.varied
         exact = [ExactServices(self.worth, chips, row, int(at), varied) for row, at in enumerate(rows)]
+        left = hopes.copy()
         for flat in np.argsort(-hopes, axis=None, kind="stable").tolist():
             way, row = divmod(flat, len(rows))
             if hopes[way, row] <= self._least_gain:
                 break
+            if self.clock.over:
+                return self._unfinished(rows, left.max(axis=0))
             self._exact.add(int(rows[row]))
+            left[way, row] = 0.0
             service = exact[row].best(self._ways[way])
             known = self._found.get(int(rows[row]))
             if service is not None and (known is None or service.worth > known.worth):
                 self._found[int(rows[row])] = service
                 self._best = max(self._best, service.worth)
+        return np.zeros(0)
+
+    def _unfinished(self, rows: Rows, most: Floats) -> Floats:
+        """Bounds that are left of architectures some ways of which were not worked out; these count as open."""
+        may = most > self._least_gain
+        self._exact -= set(rows[may].tolist())
+        return most[may]
 
 
 def _whole(devices: Floats) -> Floats:

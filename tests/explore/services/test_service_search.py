@@ -286,6 +286,35 @@ def test_a_search_that_is_stopped_bounds_what_is_left(source, few, network):
         find_service(asked, SilentProgress(), Clock(0.0))
 
 
+class Looked(Clock):
+    """Time is over after so many looks at it."""
+
+    looks = 0
+
+    @property
+    def over(self):
+        self.looks -= 1
+        return self.looks < 0
+
+
+@pytest.mark.parametrize("load", ["saturated", "clients"])
+def test_wherever_a_search_is_stopped_its_bound_holds(source, few, network, load):
+    asked, stopped = request(source, few, network, load, disaggregate=False), 0  # with something known
+    optimum = ServiceSearch(asked, Clock(math.inf), SilentProgress()).run().services[0].worth
+    for looks in [*range(0, 90, 3), *range(90, 900, 45)]:
+        clock = Looked(math.inf)
+        clock.looks = looks
+        search = ServiceSearch(asked, clock, SilentProgress())
+        outcome = search.run()
+        worths = [service.worth for service in outcome.services]
+        assert max(worths, default=0.0) <= optimum <= max([*worths, *outcome.open_worth])
+        assert outcome.evaluated + sum(outcome.pruned_by.values()) == outcome.in_budget
+        assert min(outcome.pruned_by.values()) >= 0
+        assert outcome.pruned_by["open"] == len(outcome.open_worth)
+        stopped += bool(worths) and len(outcome.open_worth) > 0
+    assert stopped > 3
+
+
 TWO_FORMATS = """
 schema_version: 1
 name: two-formats
