@@ -77,7 +77,7 @@ class WorkloadBounds:
         self._places: dict[int, int] = {}
         self._lower_s = np.zeros((len(self._configs), 0))
         self._placed = np.zeros(self._lower_s.shape, dtype=bool)
-        self._tried = np.zeros(self._lower_s.shape, dtype=bool)
+        self._tried = np.zeros(self._lower_s.shape)  # states of a search that were granted
         self._reached_s = np.zeros(0)
         self._chosen = np.zeros(0, dtype=np.int64)
 
@@ -88,10 +88,9 @@ class WorkloadBounds:
         if len(new):
             self._places |= {int(numbers[i]): len(self._places) + k for k, i in enumerate(new)}
             self._lower_s = np.concatenate([self._lower_s, iteration_bounds(evaluator, new)], axis=1)
-            none = np.zeros((len(self._configs), len(new)), dtype=bool)
-            self._placed, self._tried = (
-                np.concatenate([known, none], axis=1) for known in (self._placed, self._tried)
-            )
+            none = np.zeros((len(self._configs), len(new)))
+            self._placed = np.concatenate([self._placed, none.astype(bool)], axis=1)
+            self._tried = np.concatenate([self._tried, none], axis=1)
             self._reached_s = np.append(self._reached_s, np.full(len(new), np.inf))
             self._chosen = np.append(self._chosen, np.full(len(new), -1))
         return BoundedArchitectures(self, evaluator, np.array([self._places[n] for n in numbers.tolist()]))
@@ -156,7 +155,6 @@ class BoundedArchitectures:
         config, places = self.evaluator.configs[k], self.places[at]
         found = self.evaluator.bounds(config, at, give_up_s, Patience(limits, limits))
         self.bounds._placed[k, places] = True
-        self.bounds._tried[k, places] |= found.lower_s == found.upper_s  # exact, or not to be reached
         self._take_over(k, places, found)
 
     def settle(self, at: Rows, needed: Floats, effort: SolveLimits) -> None:
@@ -169,7 +167,7 @@ class BoundedArchitectures:
         while True:
             limit = np.minimum(self._seconds(needed), self.bounds._reached_s[places] * (1 + BOUND_ROUNDING))
             lower_s = self.bounds._lower_s[:, places]
-            open_ = (lower_s < limit) & ~self.bounds._tried[:, places]
+            open_ = (lower_s < limit) & (self.bounds._tried[:, places] < effort.states)
             if not open_.any() or effort.over:
                 return
             first = np.where(open_, lower_s, np.inf).argmin(axis=0)
@@ -181,7 +179,8 @@ class BoundedArchitectures:
                 self._tighten(k, at[fresh], limit[fresh], SolveLimits(effort.left_s))
                 continue
             found = self.evaluator.exact(self.evaluator.configs[k], at[mine], limit[mine], effort)
-            self.bounds._tried[k, places[mine]] = True
+            tried = self.bounds._tried[k, places[mine]]
+            self.bounds._tried[k, places[mine]] = np.maximum(tried, effort.states)
             self._take_over(k, places[mine], found)
 
     def _seconds(self, needed: Floats) -> Floats:
@@ -191,6 +190,8 @@ class BoundedArchitectures:
     def _take_over(self, k: int, places: Rows, found: PointBounds) -> None:
         known = self.bounds
         known._lower_s[k, places] = np.maximum(known._lower_s[k, places], found.lower_s)
+        settled = found.lower_s == found.upper_s  # exact, or not to be reached
+        known._tried[k, places[settled]] = np.inf
         better = found.upper_s < known._reached_s[places]
         known._reached_s[places[better]] = found.upper_s[better]
         known._chosen[places[better]] = k

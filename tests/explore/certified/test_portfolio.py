@@ -141,6 +141,33 @@ def test_points_of_a_workload_are_settled_as_far_as_time_goes(tasks, truth, monk
     assert (one.hoped >= throughput[0] * (1 - 1e-9)).all()
 
 
+def test_points_that_few_states_leave_open_are_settled_with_more(tasks, truth, monkeypatch):
+    block, throughput = truth
+    evaluator, every, asked, exact = (
+        Evaluator(tasks[0], block.table),
+        np.arange(len(block)),
+        [],
+        Evaluator.exact,
+    )
+
+    def hasty(self, config, rows, give_up_s, effort):
+        asked.append(effort.states)
+        found = exact(self, config, rows, give_up_s, effort)
+        return found if effort.states > 100 else replace(found, lower_s=found.lower_s * 0.99)
+
+    monkeypatch.setattr(Evaluator, "exact", hasty)
+    one = WorkloadBounds(evaluator).on(block.numbers, block.table)
+    for states in (100, 100, np.inf, np.inf):
+        one.settle(every, np.zeros(len(block)), SolveLimits(lambda: np.inf, states))
+        asked.append("settled" if one.exact.all() else "open")
+    few, more = asked.index("open"), asked.index("settled")
+    assert asked[:few] == [100] * few and few > 0
+    assert asked[few + 1] == "open"  # nobody asks twice for as many
+    assert asked[few + 2 : more] == [np.inf] * (more - few - 2) and more > few + 2
+    assert asked[more:] == ["settled"] * 2
+    np.testing.assert_allclose(one.reached, throughput[0], rtol=1e-9)
+
+
 @pytest.mark.parametrize("combine", Combine)
 def test_every_rule_finds_the_frontier_that_brute_force_finds(search, tasks, truth, combine):
     block, throughput = truth
