@@ -18,7 +18,7 @@ from phaze.arrays import Floats, Rows
 from phaze.cost.cost_model import CostModel
 from phaze.cost.latency_bound import LowerTables
 from phaze.cost.pass_energy import Events, dynamic_j, product_events
-from phaze.errors import InfeasibleError, OutOfTimeError
+from phaze.errors import InfeasibleError
 from phaze.explore.evaluation.design_candidates import Block, Candidates
 from phaze.explore.request.search_progress import Clock, Progress
 from phaze.explore.services.exact_services import ExactServices, Service
@@ -33,6 +33,7 @@ from phaze.parallel.serving.bounds.least_passes import GridSums, LeastPasses
 from phaze.parallel.serving.bounds.service_bounds import ServiceBounds, Way
 from phaze.parallel.serving.chip_costs import Chips, without_attention
 from phaze.parallel.serving.serving_search import best_of
+from phaze.scheduling.effort import LimitsOver, SolveLimits
 from phaze.tolerances import BOUND_ROUNDING
 
 _SCREENED = 1 << 14  # architectures at a time, most promising first
@@ -109,11 +110,10 @@ class ServiceSearch:
         """Architectures to begin with: fewer where there are many ways to serve, so that something is known soon."""
         return int(np.clip(_SAMPLED_BOUNDS // max(len(self._ways), 1), _LEAST_SAMPLE, _SAMPLE))
 
-    def _look(self) -> None:
-        """Raises OutOfTimeError once time is over: between the steps of bounds, which are then those of before."""
-        if self.clock.over:
-            msg = "time is over"
-            raise OutOfTimeError(msg)
+    @cached_property
+    def _limits(self) -> SolveLimits:
+        """What bounds look at between their steps; where it is over they are those of before."""
+        return SolveLimits(self.clock.left)
 
     @property
     def _least_gain(self) -> float:
@@ -189,11 +189,11 @@ class ServiceSearch:
     def _bounds(self, rows: Rows, *, coarse: bool) -> ServiceBounds:
         """Bounds on some architectures; `coarse`: whatever their vector cores and the depth of their pipelines are.
 
-        Raises OutOfTimeError once time is over.
+        Raises LimitsOver once time is over.
         """
         least = []
         for of, tables in zip(self._sums, self._tables, strict=True):
-            self._look()
+            self._limits.look()
             least.append((of.coarse if coarse else of.cheap)(self._chips, tables, rows))
         return ServiceBounds(self.request.plans, tuple(least), self._room(rows), coarse=coarse)
 
@@ -202,11 +202,11 @@ class ServiceSearch:
         return room * self.request.plans.options.memory_share
 
     def _way_hopes(self, bounds: ServiceBounds, rows: Rows) -> Floats:
-        """Worth of every way at most, (ways, A). OutOfTimeError once time is over."""
+        """Worth of every way at most, (ways, A). LimitsOver once time is over."""
         tokens = self.request.plans.traffic.output_tokens
         found = np.zeros((len(self._ways), len(rows)))
         for way, into in zip(self._ways, found, strict=True):
-            self._look()
+            self._limits.look()
             for most in bounds.most(way):
                 hoped = self._hoped(rows, most.requests_per_s * tokens, _whole(most.devices))
                 np.maximum(into, hoped, out=into)
@@ -224,7 +224,7 @@ class ServiceSearch:
     def _combined(self, rows: Rows, hopes: Floats) -> Floats:
         """Worth at most by what combinations of arrays and memory take, (A,); `hopes` of before where time is over."""
         found, (first, of) = hopes.copy(), self._alike(rows)
-        with suppress(OutOfTimeError):
+        with suppress(LimitsOver):
             for start in range(0, len(first), _SCREENED):
                 part = slice(start, start + _SCREENED)
                 at = np.flatnonzero((of >= start) & (of < start + _SCREENED))
@@ -235,7 +235,7 @@ class ServiceSearch:
     def _single(self, rows: Rows, hopes: Floats) -> Floats:
         """Worth at most by what all combinations of hardware take, (A,); `hopes` of before where time is over."""
         found = hopes.copy()
-        with suppress(OutOfTimeError):
+        with suppress(LimitsOver):
             for start in range(0, len(rows), _SCREENED):
                 part = slice(start, start + _SCREENED)
                 served = self._served(self._bounds(rows[part], coarse=False))
@@ -250,12 +250,12 @@ class ServiceSearch:
         return found
 
     def _served(self, bounds: ServiceBounds) -> Floats:
-        """Tokens per second at most, (devices + 1, A): of so many devices in use. OutOfTimeError once time is over."""
+        """Tokens per second at most, (devices + 1, A): of so many devices in use. LimitsOver once time is over."""
         plans = self.request.plans
         found = np.zeros((plans.devices + 1, len(bounds.room_bytes)))
         every = np.arange(found.shape[1])
         for way in self._ways:
-            self._look()
+            self._limits.look()
             for most in bounds.most(way):
                 place = _whole(most.devices).astype(np.intp), every
                 found[place] = np.maximum(found[place], most.requests_per_s * plans.traffic.output_tokens)
@@ -321,7 +321,7 @@ class ServiceSearch:
             ways = self._way_hopes(
                 ServiceBounds(self.request.plans, self._tight(rows), self._room(rows)), rows
             )
-        except OutOfTimeError:
+        except LimitsOver:
             return hopes
         best: Floats = ways.max(axis=0)
         order = np.argsort(-best, kind="stable")
@@ -336,10 +336,10 @@ class ServiceSearch:
         return np.zeros(0)
 
     def _tight(self, rows: Rows) -> tuple[LeastPasses, ...]:
-        """What passes take at least on some architectures, operator by operator. OutOfTimeError once time is over."""
+        """What passes take at least on some architectures, operator by operator. LimitsOver once time is over."""
         chips, least = self._costed(rows), []
         for of in self._sums:
-            self._look()
+            self._limits.look()
             least.append(of.tight(chips))
         return tuple(least)
 

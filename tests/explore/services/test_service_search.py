@@ -296,6 +296,9 @@ class Looked(Clock):
         self.looks -= 1
         return self.looks < 0
 
+    def left(self):
+        return 0.0 if self.over else math.inf
+
 
 @pytest.mark.parametrize("load", ["saturated", "clients"])
 def test_wherever_a_search_is_stopped_its_bound_holds(source, few, network, load):
