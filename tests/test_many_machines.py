@@ -14,7 +14,7 @@ import typer
 import yaml
 
 from phaze.cli.main import app
-from phaze.inputs.option_models import SweepOptions
+from phaze.inputs.options.search_options import SweepOptions
 from phaze.inputs.sweep_inputs import make_plan
 
 PAGE = (Path(__file__).parents[1] / "docs" / "how-to" / "many-machines.md").read_text(encoding="utf-8")

@@ -96,7 +96,7 @@ def replayed_plan(document: PlanDocument) -> ReplayedPlan | str:
     """The plan in time, or why it cannot be worked out again: a document names its inputs, it does not hold them."""
     from phaze.explore.plans.plan_replay import replay_plan
     from phaze.inputs.architecture_names import find_architecture
-    from phaze.inputs.option_models import PassTaskOptions
+    from phaze.inputs.options.task_options import PassTaskOptions
     from phaze.inputs.recipe_inputs import task_in_recipe
     from phaze.inputs.task_inputs import asked_task
 

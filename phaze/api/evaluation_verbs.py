@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from phaze.explore.documents.result_document import Design, ResultDocument, WorkloadResult
-    from phaze.inputs.option_models import CompareOptions, EvaluateOptions
+    from phaze.inputs.options.plan_options import CompareOptions, EvaluateOptions
     from phaze.validation.validation_document import Comparison, ValidationReport
 
 

@@ -26,10 +26,9 @@ if TYPE_CHECKING:
         WhatIfPoint,
     )
     from phaze.explore.documents.serving_document import ServingDocument, ServingFigures, TrialFigures
-    from phaze.inputs.option_models import (
-        PlanOptions,
-        PlanPoolsOptions,
-        PlanServingOptions,
+    from phaze.inputs.options.plan_options import PlanOptions, PlanPoolsOptions
+    from phaze.inputs.options.serving_options import PlanServingOptions
+    from phaze.inputs.options.whatif_options import (
         WhatIfBubblesOptions,
         WhatIfColocateOptions,
         WhatIfFailuresOptions,

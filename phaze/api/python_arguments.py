@@ -12,8 +12,8 @@ from inspect import Parameter
 from typing import Any, ParamSpec, TypeVar
 
 from phaze.errors import InfeasibleError, PhazeError
-from phaze.inputs.option_models import Options
 from phaze.inputs.option_reading import check_type, read, taken
+from phaze.inputs.options.option_model import Options
 
 Arguments = Callable[[Mapping[str, Any]], dict[str, Any]]
 """Arguments of a function by name, and the same as options hold them."""

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from phaze.explore.request.search_progress import Progress
     from phaze.explore.sampling.optuna_sweep import SweepPlan, SweepResult
     from phaze.explore.services.service_answer import FoundService
-    from phaze.inputs.option_models import RunOptions, SweepOptions
+    from phaze.inputs.options.search_options import RunOptions, SweepOptions
 
 
 _KEYS = ("id", "score", "tdp_w", "area_mm2", "throughput_samples_per_s", "mfu", "energy_per_sample_j")

@@ -8,14 +8,10 @@ from __future__ import annotations
 from phaze.api import evaluation_verbs, planning_verbs, search_verbs
 from phaze.api.at_hand import arguments_at_hand
 from phaze.api.python_arguments import with_arguments
-from phaze.inputs.option_models import (
-    CompareOptions,
-    EvaluateOptions,
-    PlanOptions,
-    PlanPoolsOptions,
-    PlanServingOptions,
-    RunOptions,
-    SweepOptions,
+from phaze.inputs.options.plan_options import CompareOptions, EvaluateOptions, PlanOptions, PlanPoolsOptions
+from phaze.inputs.options.search_options import RunOptions, SweepOptions
+from phaze.inputs.options.serving_options import PlanServingOptions
+from phaze.inputs.options.whatif_options import (
     WhatIfBubblesOptions,
     WhatIfColocateOptions,
     WhatIfFailuresOptions,

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from phaze.cli import shell_completion as known
-from phaze.inputs.option_models import Option, Options, Packaged
+from phaze.inputs.options.option_model import Option, Options, Packaged
 
 _TYPES: dict[str, Any] = {
     "bool": bool,

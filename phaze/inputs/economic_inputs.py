@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from phaze.inputs.option_models import EconomicOptions, Options
+from phaze.inputs.options.option_model import Options
+from phaze.inputs.options.task_options import EconomicOptions
 
 if TYPE_CHECKING:
     from phaze.hardware.economics.economic_figures import Economics

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from phaze.explore.documents.compare_document import CompareDocument
     from phaze.explore.documents.result_document import Design, ResultDocument
     from phaze.hardware.architecture import Architecture
-    from phaze.inputs.option_models import CompareOptions, EvaluateOptions
+    from phaze.inputs.options.plan_options import CompareOptions, EvaluateOptions
     from phaze.inputs.task_inputs import Source
 
 

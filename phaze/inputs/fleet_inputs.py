@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from phaze.errors import InputError
-from phaze.inputs.option_models import PlanPoolsOptions
+from phaze.inputs.options.plan_options import PlanPoolsOptions
 
 if TYPE_CHECKING:
     from phaze.explore.documents.fleet_document import FleetDocument

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from phaze.errors import InputError
-from phaze.inputs.option_models import Option, Options
+from phaze.inputs.options.option_model import Option, Options
 from phaze.text_file import shortened
 
 Model = TypeVar("Model", bound=Options)

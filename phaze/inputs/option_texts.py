@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 from phaze.errors import InputError
-from phaze.inputs.option_models import Option, Options
 from phaze.inputs.option_reading import read
+from phaze.inputs.options.option_model import Option, Options
 
 Model = TypeVar("Model", bound=Options)
 

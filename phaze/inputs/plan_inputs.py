@@ -9,19 +9,14 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InputError
-from phaze.inputs.option_models import (
-    ConvergenceOptions,
-    FailureOptions,
-    PlanChoices,
-    PlanOptions,
-    TaskOptions,
-)
+from phaze.inputs.options.plan_options import ConvergenceOptions, FailureOptions, PlanChoices, PlanOptions
+from phaze.inputs.options.task_options import TaskOptions
 
 if TYPE_CHECKING:
     from phaze.explore.documents.plan_document import PlanDocument, WhatIfDocument
     from phaze.explore.request.explore_request import Task
     from phaze.hardware.architecture import Architecture
-    from phaze.inputs.option_models import (
+    from phaze.inputs.options.whatif_options import (
         WhatIfBubblesOptions,
         WhatIfColocateOptions,
         WhatIfFailuresOptions,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InputError
 from phaze.inputs.named_choices import choose
-from phaze.inputs.option_models import SERVING_DEVICES, RunOptions
+from phaze.inputs.options.offered_values import SERVING_DEVICES
+from phaze.inputs.options.search_options import RunOptions
 from phaze.inputs.recipe_inputs import arrays_of, with_recipe
 from phaze.inputs.task_inputs import (
     asked_task,

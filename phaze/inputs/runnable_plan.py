@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from phaze.errors import PhazeError
-from phaze.inputs.option_models import PlanChoices, PlanOptions
+from phaze.inputs.options.plan_options import PlanChoices, PlanOptions
 
 if TYPE_CHECKING:
     from phaze.explore.documents.plan_document import PlanDocument

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from phaze.errors import InputError
 from phaze.inputs.economic_inputs import make_economics
-from phaze.inputs.option_models import PlanServingOptions
+from phaze.inputs.options.serving_options import PlanServingOptions
 
 if TYPE_CHECKING:
     from phaze.explore.documents.serving_document import ServingDocument

@@ -12,7 +12,7 @@ from phaze.inputs.task_inputs import asked_task, check_calibration, make_budgets
 
 if TYPE_CHECKING:
     from phaze.explore.sampling.optuna_sweep import SweepPlan
-    from phaze.inputs.option_models import SweepOptions
+    from phaze.inputs.options.search_options import SweepOptions
 
 JOURNAL = "study.journal"
 """File of a run directory that holds the study."""

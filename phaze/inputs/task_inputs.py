@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 from phaze.errors import InputError
 from phaze.inputs.economic_inputs import make_economics
 from phaze.inputs.named_choices import choose
-from phaze.inputs.option_models import DEVICES, BindOptions, PassOptions
+from phaze.inputs.options.offered_values import DEVICES
+from phaze.inputs.options.task_options import BindOptions, PassOptions
 from phaze.quantity import parse_area, parse_frequency, parse_power, parse_power_density
 
 if TYPE_CHECKING:
     from phaze.explore.request.explore_request import Budgets, Task
     from phaze.hardware.architecture import Architecture
     from phaze.hardware.spaces.design_space import DesignSpace
-    from phaze.inputs.option_models import BudgetOptions, SpaceOptions, TaskOptions
+    from phaze.inputs.options.search_options import BudgetOptions, SpaceOptions
+    from phaze.inputs.options.task_options import TaskOptions
     from phaze.parallel.framework import Framework
     from phaze.workload.operators.kv_cache import CacheFormat
     from phaze.workload.workload import Workload

@@ -16,8 +16,9 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Redire
 from starlette.routing import Route
 
 from phaze.errors import InputError, PhazeError
-from phaze.inputs.option_models import PlanServingOptions, RunOptions
 from phaze.inputs.option_texts import read_texts, words
+from phaze.inputs.options.search_options import RunOptions
+from phaze.inputs.options.serving_options import PlanServingOptions
 from phaze.quantity import parse_time
 from phaze.runs.document_formats import load_answer
 from phaze.ui import pages

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from phaze.errors import InputError, PhazeError
-from phaze.inputs.option_models import Effect, Option, Options, Packaged, PlanServingOptions, RunOptions
 from phaze.inputs.option_texts import ON, flag, read_texts, words
+from phaze.inputs.options.option_model import Effect, Option, Options, Packaged
+from phaze.inputs.options.search_options import RunOptions
+from phaze.inputs.options.serving_options import PlanServingOptions
 from phaze.report.html_markup import Html, details, join, tag
 
 _FIRST = ("workload", "power", "area", "devices", "objective", "time_limit")

@@ -44,6 +44,15 @@ def test_the_table_says_what_lies_between(dse):
     assert "Real software is between" in out
 
 
+def test_a_kept_answer_is_asked_again(dse, tmp_path):
+    assert (
+        dse("whatif", "colocate", *SMALL, "--beside", "resnet50", "--out", str(tmp_path / "kept"), "-q")[0]
+        == 0
+    )
+    code, out, err = dse("replay", str(tmp_path / "kept"), "-q")
+    assert (code, out.strip()) == (0, "Same question, the same answer."), err
+
+
 def test_in_python():
     found = phaze.whatif_colocate("h100", "bert-base", global_batch=16, microbatch=16, beside="resnet50")
     assert list(found.to_dataframe()["workload"]) == ["resnet50"]

@@ -202,7 +202,7 @@ def test_names_are_found_whatever_their_spelling(dse, explorer, tmp_path):
 
 
 def test_an_onnx_file_is_hashed_as_it_is(tmp_path):
-    from phaze.inputs.option_models import RunOptions
+    from phaze.inputs.options.search_options import RunOptions
     from phaze.inputs.recorded.input_files import input_files
 
     (tmp_path / "m.onnx").write_bytes(b"abc")

@@ -19,9 +19,13 @@ from phaze.cli.derived_options import takes
 from phaze.cli.main import app
 from phaze.cli.manual.python_stub import stub
 from phaze.errors import InputError
-from phaze.inputs import option_models
-from phaze.inputs.option_models import MODELS, Effect, PlanOptions, RunOptions, WhatIfOptions
 from phaze.inputs.option_reading import read, taken
+from phaze.inputs.options import offered_values
+from phaze.inputs.options.option_model import Effect
+from phaze.inputs.options.options_by_verb import MODELS
+from phaze.inputs.options.plan_options import PlanOptions
+from phaze.inputs.options.search_options import RunOptions
+from phaze.inputs.options.whatif_options import WhatIfOptions
 from phaze.inputs.recorded.recorded_request import asked_before, recorded_options
 
 PYTHON = {"run": "explore"} | {verb: verb for verb in ("sweep", "evaluate", "compare", "plan")}
@@ -115,7 +119,7 @@ def test_a_command_is_given_its_model_and_what_it_takes_beside():
 
     command(**PlanOptions(arch=None, workload=None, zero=1).values, more=4)
     ((options, more),) = given
-    assert (options.zero, options.devices, more) == (1, option_models.DEVICES, 4)
+    assert (options.zero, options.devices, more) == (1, offered_values.DEVICES, 4)
     told = inspect.signature(command).parameters
     assert told["arch"].default is None
     assert get_args(told["zero"].annotation)[0] == int | None

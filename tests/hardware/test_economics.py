@@ -15,7 +15,7 @@ from phaze.hardware.economics.economic_figures import YEAR_S, Economics, figures
 from phaze.hardware.economics.embodied_carbon import carbon_per_area_kg_per_cm2, embodied_parts_kg
 from phaze.hardware.hardware_fields import default_values, field_table
 from phaze.inputs.economic_inputs import FIGURES
-from phaze.inputs.option_models import EconomicOptions
+from phaze.inputs.options.task_options import EconomicOptions
 
 NODES = field_table()["node"].choices
 H100_MM2, B200_MM2 = np.array([814.0]), np.array([1600.0])

@@ -9,7 +9,7 @@ import pytest
 from phaze.errors import InputError
 from phaze.explore.documents.compare_document import CompareDocument
 from phaze.explore.documents.plan_document import WhatIfDocument
-from phaze.inputs.option_models import PlanOptions
+from phaze.inputs.options.plan_options import PlanOptions
 from phaze.inputs.plan_inputs import plan_answer
 from phaze.report.page.other_pages import compare_page, runs_page, serving_page, whatif_page
 from phaze.testing.figure_contract import HOSTILE, Markup, hostile

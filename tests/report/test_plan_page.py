@@ -10,7 +10,7 @@ import pytest
 from phaze.api.drawn_runs import replayed_plan
 from phaze.explore.documents.plan_document import PlanDocument
 from phaze.explore.documents.sweep_document import SweepDocument
-from phaze.inputs.option_models import PlanOptions
+from phaze.inputs.options.plan_options import PlanOptions
 from phaze.inputs.plan_inputs import plan_answer
 from phaze.report.figures.plan_figures import PlanContents
 from phaze.report.page.answer_pages import plan_page, sweep_page

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from phaze.errors import InfeasibleError, InputError, OutOfTimeError
-from phaze.inputs.option_models import MODELS, Effect
+from phaze.inputs.options.option_model import Effect
+from phaze.inputs.options.options_by_verb import MODELS
 from phaze.runs.run_directory import run_directory
 from phaze.runs.run_lock import LOCK, locked_folder
 from phaze.runs.store.evaluation_database import Database

@@ -18,8 +18,9 @@ pytest.importorskip("uvicorn")
 from local_page import Client, local_page
 
 from phaze.explore.documents.compare_document import CompareDocument
-from phaze.inputs.option_models import Effect, RunOptions
 from phaze.inputs.option_texts import flag, read_texts, words
+from phaze.inputs.options.option_model import Effect
+from phaze.inputs.options.search_options import RunOptions
 from phaze.runs.run_directory import write_answer
 from phaze.testing.figure_contract import HOSTILE, Markup, hostile
 from phaze.testing.small_problem import DECODER, SPACE

@@ -50,7 +50,7 @@ def show(
     from phaze.hardware.spaces.space_census import census
     from phaze.hardware.spaces.space_file import load_space
     from phaze.hardware.spaces.space_fix import fix as fixed
-    from phaze.inputs.option_models import BudgetOptions
+    from phaze.inputs.options.search_options import BudgetOptions
     from phaze.inputs.task_inputs import make_budgets
     from phaze.quantity import parse_power_density
     from phaze.report.terminal.space_tables import document, print_space

@@ -9,15 +9,11 @@ from typing import Any
 import phaze
 import phaze.api
 from phaze.api.python_arguments import in_python, meaning
-from phaze.inputs.option_models import (
-    CompareOptions,
-    EvaluateOptions,
-    Options,
-    PlanOptions,
-    PlanPoolsOptions,
-    PlanServingOptions,
-    RunOptions,
-    SweepOptions,
+from phaze.inputs.options.option_model import Options
+from phaze.inputs.options.plan_options import CompareOptions, EvaluateOptions, PlanOptions, PlanPoolsOptions
+from phaze.inputs.options.search_options import RunOptions, SweepOptions
+from phaze.inputs.options.serving_options import PlanServingOptions
+from phaze.inputs.options.whatif_options import (
     WhatIfBubblesOptions,
     WhatIfColocateOptions,
     WhatIfFailuresOptions,

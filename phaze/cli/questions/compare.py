@@ -9,7 +9,7 @@ import typer
 
 from phaze.cli.derived_options import takes
 from phaze.cli.shell_completion import archs
-from phaze.inputs.option_models import CompareOptions
+from phaze.inputs.options.plan_options import CompareOptions
 
 
 @takes(CompareOptions)

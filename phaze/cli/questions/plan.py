@@ -12,7 +12,7 @@ from phaze.cli.derived_options import takes
 from phaze.cli.manual.typer_app import App
 from phaze.cli.questions import plan_pools, plan_serving
 from phaze.cli.shell_completion import one_of
-from phaze.inputs.option_models import PlanOptions
+from phaze.inputs.options.plan_options import PlanOptions
 
 app = App(name="plan", invoke_without_command=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from phaze.cli.derived_options import takes
-from phaze.inputs.option_models import PlanPoolsOptions
+from phaze.inputs.options.plan_options import PlanPoolsOptions
 
 
 @takes(PlanPoolsOptions)

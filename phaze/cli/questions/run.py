@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from phaze.cli.derived_options import takes
-from phaze.inputs.option_models import RunOptions
+from phaze.inputs.options.search_options import RunOptions
 
 if TYPE_CHECKING:
     from phaze.explore.documents.result_document import ResultDocument

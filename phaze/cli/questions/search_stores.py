@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from phaze.inputs.option_models import RunOptions
+from phaze.inputs.options.search_options import RunOptions
 
 if TYPE_CHECKING:
     from phaze.explore.request.search_resources import Store

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from phaze.cli.derived_options import takes
-from phaze.inputs.option_models import SweepOptions
+from phaze.inputs.options.search_options import SweepOptions
 
 if TYPE_CHECKING:
     from phaze.explore.documents.sweep_document import SweepDocument

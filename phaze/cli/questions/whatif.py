@@ -9,7 +9,7 @@ import typer
 from phaze.cli.derived_options import takes
 from phaze.cli.manual.typer_app import App
 from phaze.cli.questions import whatif_bubbles, whatif_colocate, whatif_failures
-from phaze.inputs.option_models import WhatIfOptions
+from phaze.inputs.options.whatif_options import WhatIfOptions
 
 app = App(name="whatif", invoke_without_command=True)
 

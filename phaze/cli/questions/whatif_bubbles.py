@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from phaze.cli.derived_options import takes
-from phaze.inputs.option_models import WhatIfBubblesOptions
+from phaze.inputs.options.whatif_options import WhatIfBubblesOptions
 
 
 @takes(WhatIfBubblesOptions)

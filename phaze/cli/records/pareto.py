@@ -10,7 +10,7 @@ import typer
 
 from phaze.cli.shell_completion import one_of, several_of
 from phaze.document_names import FrontierFormat
-from phaze.inputs.option_models import METRICS
+from phaze.inputs.options.offered_values import METRICS
 
 
 def command(

@@ -15,7 +15,7 @@ from phaze.inputs.task_inputs import name_of
 if TYPE_CHECKING:
     from phaze.explore.documents.result_document import Manifest
     from phaze.hardware.catalogue import Catalogue
-    from phaze.inputs.option_models import Options
+    from phaze.inputs.options.option_model import Options
     from phaze.inputs.task_inputs import Source
 
 

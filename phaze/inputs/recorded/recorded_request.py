@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from phaze.errors import InputError
 from phaze.explore.documents.result_document import Asked, Manifest
-from phaze.inputs.option_models import Options
 from phaze.inputs.option_reading import Model, read
+from phaze.inputs.options.option_model import Options
 
 if TYPE_CHECKING:
     from phaze.explore.documents.result_document import ResultDocument
     from phaze.explore.request.explore_request import ExploreRequest
-    from phaze.inputs.option_models import RunOptions
+    from phaze.inputs.options.search_options import RunOptions
 
 _SEARCHING = ("run", "evaluate", "compare", "sweep")
 _EARLIER = (
@@ -127,7 +127,7 @@ def asked_of_run(manifest: Manifest, run: Path) -> RunOptions:
 
     Raises InputError where it is of another verb, was changed, or an input has changed since.
     """
-    from phaze.inputs.option_models import RunOptions
+    from phaze.inputs.options.search_options import RunOptions
 
     if manifest.asked is not None and manifest.asked.verb != "run":
         raise InputError(f"{run} was made by dse {manifest.asked.verb}; this is for runs of dse run")

@@ -13,7 +13,8 @@ from phaze.errors import InputError
 from phaze.explore.documents.result_document import ResultDocument
 from phaze.inputs.evaluate_inputs import compare_given, evaluate_given
 from phaze.inputs.fleet_inputs import fleet_answer
-from phaze.inputs.option_models import MODELS, RunOptions, SweepOptions
+from phaze.inputs.options.options_by_verb import MODELS
+from phaze.inputs.options.search_options import RunOptions, SweepOptions
 from phaze.inputs.plan_inputs import (
     bubbles_answer,
     colocate_answer,

@@ -21,7 +21,7 @@ from phaze.explore.services.service_search import ServiceSearch
 from phaze.hardware.architecture import to_table
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.hardware.spaces.space_file import load_space
-from phaze.inputs.option_models import RunOptions
+from phaze.inputs.options.search_options import RunOptions
 from phaze.inputs.run_inputs import make_service
 from phaze.parallel.serving import Policy, ServingOptions, ServingSpace, Targets, Traffic
 from phaze.parallel.serving.bounds.least_passes import GridSums

@@ -1,0 +1,1 @@
+"""Options of every verb, by what they are about."""
