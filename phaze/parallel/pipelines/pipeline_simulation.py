@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from phaze.parallel.pipelines.joined_steps import sort_joins
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.parallel.pipelines.pipeline_timeline import Timeline
 from phaze.parallel.pipelines.stage_graph import StageGraph
-from phaze.parallel.pipelines.step_waves import STEPS, WIDE, run_waves, waves
+from phaze.parallel.pipelines.step_waves import ELEMENTS, STEPS, WIDE, run_waves, waves
 from phaze.solvers.looks import Look, wanted
 
 Indices = NDArray[np.int32]
@@ -53,6 +53,14 @@ class Precedence:
     way: Indices
     queue: Indices
     waves: Indices
+
+    @cached_property
+    def in_waves(self) -> tuple[Indices, Indices]:
+        """The queue and `waves` however few devices there are: many plans fill waves that one does not."""
+        if len(self.waves):
+            return self.queue, self.waves
+        queue, starts = waves(self.first.astype(np.int64), self.source)
+        return queue.astype(np.int32), starts.astype(np.int32)
 
 
 def precedence(
@@ -186,6 +194,9 @@ def _graph_inputs(actions: ActionOrder, microbatches: int, graph: StageGraph) ->
 _SIDE_BY_SIDE = 16
 """Plans that are simulated at once: more do not fit into a processor's cache."""
 
+_ENDS = 1 << 20
+"""Ends of steps that are worked out at once, for memory's sake."""
+
 
 def pipeline_s(schedule: Schedule, microbatches: int, stages: int, chunks: Chunks) -> float:
     """Seconds from the first start to the last end. Raises ValueError where the schedule does not run so."""
@@ -214,10 +225,10 @@ def pipelines_s(
         each = (pipeline_s(schedule, microbatches, stages, chunks.of_plan(row)) for row in first)
         return np.array(list(each))[which]
     work = precedence(schedule, stages, microbatches, chunks.per_device(stages))
-    found = []
-    for some in range(0, len(first), _SIDE_BY_SIDE):
+    found, most = [], min(_SIDE_BY_SIDE, max(1, _ENDS // len(work.kind)))
+    for some in range(0, len(first), most):
         look()
-        found.append(_ends_s(work, chunks.take(first[some : some + _SIDE_BY_SIDE])))
+        found.append(_ends_s(work, chunks.take(first[some : some + most])))
     return np.concatenate(found)[which]
 
 
@@ -227,12 +238,28 @@ def _ends_s(work: Precedence, chunks: Chunks) -> Floats:
     seconds = np.ascontiguousarray(_kinds_s(chunks).transpose(0, 2, 1))
     way_s = np.zeros((count, plans))
     way_s[:-1] = chunks.transfer_s.T
-    end_s, sent_s = np.empty((steps + 1, plans)), np.zeros((steps + 1 if chunks.blocking else 1, plans))
-    end_s[-1] = 0.0
-    order = (work.queue, work.before, work.source, work.kind, work.chunk, work.way)
-    machine().function("run_many", steps * plans)(*order, seconds, way_s, chunks.blocking, end_s, sent_s)
+    _, starts = work.in_waves
+    run_many = machine().compiled("run_many", STEPS * len(starts) + steps * plans // ELEMENTS)
+    if run_many is None:
+        end_s = _wave_ends(work, seconds[work.kind, work.chunk], way_s[work.way], chunks.blocking)
+    else:
+        end_s, sent_s = np.empty((steps + 1, plans)), np.zeros((steps + 1 if chunks.blocking else 1, plans))
+        end_s[-1] = 0.0
+        order = (work.queue, work.before, work.source, work.kind, work.chunk, work.way)
+        run_many(*order, seconds, way_s, chunks.blocking, end_s, sent_s)
     latest: Floats = end_s[work.first[1:] - 1].max(axis=0)  # a device ends with its last step
     return latest
+
+
+def _wave_ends(work: Precedence, seconds: Floats, way_s: Floats, blocking: bool) -> Floats:
+    """Ends (U + 1, N) of steps that take so long, (U, N), behind transfers from their sources, (U, 2, N)."""
+    sent_s = np.zeros((len(seconds) + 1, seconds.shape[1]))
+    if blocking:
+        source = work.source.ravel()
+        for plan, each in enumerate(way_s.reshape(len(source), -1).T):
+            sent_s[:, plan] = np.bincount(source, each, len(sent_s))
+    source, way = (work.source[:, 0], work.source[:, 1]), (way_s[:, 0], way_s[:, 1])
+    return run_waves(*work.in_waves, work.before, source, seconds, way, sent_s, blocking)
 
 
 def pipeline_period_s(schedule: Schedule, microbatches: int, stages: int, chunks: Chunks) -> float:

@@ -22,6 +22,9 @@ WIDE = 10
 STEPS = 8
 """Steps one by one that take as long as a wave."""
 
+ELEMENTS = 16
+"""Steps of waves that take as long as one by itself, beside what waves take however wide they are."""
+
 
 def waves(first: Integers, source: Integers) -> tuple[Integers, Integers]:
     """The steps, each behind what it waits for, and where every wave of them starts, with the end, (W + 1,).
@@ -57,16 +60,19 @@ def run_waves(
     sent_s: Floats,
     blocking: bool,
 ) -> Floats:
-    """Ends (U + 1,) of all steps, as of `simulation_loops.run` to the last bit; the last entry is 0."""
+    """Ends (U + 1,) of all steps, as of `simulation_loops.run` to the last bit; the last entry is 0.
+
+    Of many plans side by side where `seconds`, `way_s` (U, N) and `sent_s` (U + 1, N) have a column for each.
+    """
     place = np.empty(len(queue) + 1, dtype=np.int64)  # of every step in the queue
     place[queue], place[-1] = np.arange(len(queue)), len(queue)
     ahead = place[np.stack([before[queue], source[0][queue], source[1][queue]])]
     lasting, one_s, other_s = seconds[queue], way_s[0][queue], way_s[1][queue]
-    end_s = np.zeros(len(queue) + 1)
+    end_s = np.zeros((len(queue) + 1, *seconds.shape[1:]))
     if blocking:
         received_s, waiting_s = one_s + other_s, sent_s[before[queue]]
     else:
-        later_s = np.stack([np.zeros(len(queue)), one_s, other_s])
+        later_s = np.stack([np.zeros_like(one_s), one_s, other_s])
     for a, b in pairwise(starts.tolist()):
         known_s = end_s[ahead[:, a:b]]
         if blocking:
