@@ -18,15 +18,12 @@ from phaze.api.evaluation_verbs import Compared, Evaluated, Validated, validate
 from phaze.api.measured_verbs import (
     Calibrated,
     MeasuredServing,
-    NetworkFitted,
     calibrate,
     measure_gpu,
     measure_serving,
     measure_template,
-    networks_choose,
-    networks_cost,
-    networks_fit,
 )
+from phaze.api.network_verbs import NetworkFitted, networks_choose, networks_cost, networks_fit
 from phaze.api.planning_verbs import Planned, PlannedPools, PlannedServing, Varied, export
 from phaze.api.record_verbs import (
     Certified,

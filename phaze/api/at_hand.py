@@ -14,6 +14,8 @@ from phaze.errors import InputError
 
 if TYPE_CHECKING:
     from phaze.explore.request.explore_request import ExploreRequest
+    from phaze.hardware.architecture import Architecture
+    from phaze.hardware.cluster_network import Network
     from phaze.runs.document_formats import Answer
 
 Run = (
@@ -86,6 +88,20 @@ class RunAtHand:
     def place(self) -> Path:
         """The folder, or the name as one, for messages."""
         return self.folder or Path(self.name)
+
+
+def chip_at_hand(given: object) -> Architecture:
+    """The architecture that an object is, holds, or names. Raises InputError where there is none."""
+    from phaze.inputs.architecture_names import find_architecture
+
+    return find_architecture(architecture_at_hand(given))
+
+
+def network_at_hand(given: object) -> Network:
+    """The network that an object is or names. Raises InputError where there is none."""
+    from phaze.hardware.cluster_network import Network, load_network
+
+    return given if isinstance(given, Network) else load_network(str(given))
 
 
 def run_at_hand(run: Run) -> RunAtHand:

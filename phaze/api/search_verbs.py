@@ -104,8 +104,9 @@ class Explored(Shown):
         return self.frontier.to_dataframe()
 
     def _blocks(self) -> Iterator[RenderableType]:
+        from phaze.report.terminal.frontier_tables import frontier_of
         from phaze.report.terminal.question_tables import score_table
-        from phaze.report.terminal.search_tables import answer_sentence, frontier_of
+        from phaze.report.terminal.search_tables import answer_sentence
 
         yield in_python(answer_sentence(self.document))
         if self.document.portfolio:
@@ -199,7 +200,7 @@ class Swept(Shown):
         return Table(title, rows, columns_of(rows), _KEYS)
 
     def _blocks(self) -> Iterator[RenderableType]:
-        from phaze.report.terminal.search_tables import sweep_table
+        from phaze.report.terminal.strategy_tables import sweep_table
 
         result = self.result
         yield sweep_table(result.frontier, self.plan.objectives, result.trials, result.infeasible)

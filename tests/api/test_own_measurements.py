@@ -9,6 +9,7 @@ import pytest
 
 import phaze
 import phaze.api.measured_verbs
+import phaze.api.network_verbs
 import phaze.api.workload_verbs
 from phaze.errors import InputError
 
@@ -31,7 +32,9 @@ def table(tmp_path):
     return write
 
 
-@pytest.mark.parametrize("module", [phaze.api.measured_verbs, phaze.api.workload_verbs])
+@pytest.mark.parametrize(
+    "module", [phaze.api.measured_verbs, phaze.api.network_verbs, phaze.api.workload_verbs]
+)
 def test_the_examples_of_docstrings_run(module):
     told = doctest.testmod(module)
     assert told.attempted > 4

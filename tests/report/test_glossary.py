@@ -12,7 +12,13 @@ from phaze.hardware.silicon.package_power import power_parts_w
 from phaze.report.glossary import explain
 from phaze.report.plan_words import BYTES
 from phaze.report.plan_words import TIMES as TIMES_IN_WORDS
-from phaze.report.terminal import design_tables, question_tables, search_tables
+from phaze.report.terminal import (
+    beside_tables,
+    design_tables,
+    frontier_tables,
+    question_tables,
+    search_tables,
+)
 from phaze.report.terminal.design_tables import plain_table
 from phaze.report.terminal.search_tables import print_result
 
@@ -34,7 +40,7 @@ def printed(document, monkeypatch):
         tables.append(plain_table(title, *columns))
         return tables[-1]
 
-    for module in (design_tables, question_tables, search_tables):
+    for module in (beside_tables, design_tables, frontier_tables, question_tables, search_tables):
         monkeypatch.setattr(module, "plain_table", recorded)
     print_result(document, Console(file=io.StringIO(), width=80))
     for table in tables:

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from phaze.explore.documents.robustness_document import RobustDesign, Robustness, VariedConstant
-from phaze.report.terminal.search_tables import print_robustness
+from phaze.report.terminal.robustness_tables import print_robustness
 
 
 def design(i):

@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 
 from phaze.report.terminal.design_tables import parts
-from phaze.report.terminal.search_tables import FRONTIER_ROWS, frontier_table, print_result, thin
+from phaze.report.terminal.frontier_tables import FRONTIER_ROWS, frontier_table, thin
+from phaze.report.terminal.search_tables import print_result
 from phaze.report.terminal.side_by_side import print_comparison
 
 

@@ -17,7 +17,7 @@ def report_fit(
     file: Path, out: Path | None, system: str | None, bandwidth: str | None, *, json: bool
 ) -> None:
     """Fit, write or print the network file, and tell the errors. Raises InputError."""
-    from phaze.api.measured_verbs import NetworkFitted, fit_sentence, network_fit
+    from phaze.api.network_verbs import NetworkFitted, fit_sentence, network_fit
     from phaze.cli.catalogue.noun_commands import write_new
     from phaze.cli.console_output import print_json, say
 
@@ -136,7 +136,7 @@ def cost(
     See also: dse networks choose; dse networks fit.
     """
 
-    from phaze.api.measured_verbs import collective_costs
+    from phaze.api.network_verbs import collective_costs
     from phaze.cli.console_output import print_json, print_rows
     from phaze.inputs.architecture_names import find_architecture
 
@@ -166,7 +166,7 @@ def choose(
 
     See also: dse networks cost for every named algorithm; dse networks fit for constants.
     """
-    from phaze.api.measured_verbs import collective_choices
+    from phaze.api.network_verbs import collective_choices
     from phaze.cli.console_output import print_json, print_rows
     from phaze.inputs.architecture_names import find_architecture
 

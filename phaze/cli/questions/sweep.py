@@ -36,7 +36,7 @@ def command(options: SweepOptions) -> None:
     """
     from phaze.cli.console_output import console, print_json
     from phaze.cli.interruption import INTERRUPTED
-    from phaze.report.terminal.search_tables import sweep_table
+    from phaze.report.terminal.strategy_tables import sweep_table
 
     done = _sampled(options)
     if options.json:

@@ -61,7 +61,7 @@ def _in_units(row: dict[str, Any]) -> dict[str, Any]:
     """A row of the table: the value of the objective with its unit, a gap in percent."""
     from phaze.explore.request.design_metrics import METRICS
     from phaze.report.number_format import number, percent
-    from phaze.report.terminal.search_tables import amount
+    from phaze.report.terminal.frontier_tables import amount
 
     name, value, gap = row["objective"], row["value"], row["gap"]
     told = "-" if value is None else amount(name, value) if name in METRICS else number(value)

@@ -30,7 +30,7 @@ from phaze.report.html_markup import (
     table,
     tag,
 )
-from phaze.report.terminal.search_tables import throughput_ratio
+from phaze.report.terminal.beside_tables import throughput_ratio
 from phaze.runs.run_directory import flat_row
 
 _MOST_EVALUATED = 3000

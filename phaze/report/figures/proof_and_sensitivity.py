@@ -11,7 +11,7 @@ from phaze.explore.documents.robustness_document import Robustness
 from phaze.report import number_format as fmt
 from phaze.report.figures.report_contents import Contents, by_workload
 from phaze.report.html_markup import Bar, Html, Section, bars, figure, join, paragraph, table, tag, text
-from phaze.report.terminal.search_tables import amount
+from phaze.report.terminal.frontier_tables import amount
 
 _STAGES: Mapping[str, str] = {
     "number of devices": "as a whole: so many devices cannot be better",

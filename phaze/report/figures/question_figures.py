@@ -14,9 +14,9 @@ from phaze.report.figures.iteration_timeline import pipeline_chart
 from phaze.report.figures.report_contents import Contents
 from phaze.report.html_markup import Bar, Html, Section, bars, join, pair, paragraph, table, tag
 from phaze.report.plan_words import summary
+from phaze.report.terminal.frontier_tables import amount
 from phaze.report.terminal.network_tables import network_words
 from phaze.report.terminal.question_tables import training_table
-from phaze.report.terminal.search_tables import amount
 
 
 def questions(contents: Contents) -> Iterator[Section]:

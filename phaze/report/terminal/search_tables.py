@@ -1,254 +1,33 @@
-"""Answers of searches, as text, from the documents alone: the answer of `dse run`, its frontier on any axes,
-a search without proof, how far the answer holds, and the frontier of a sweep; it fits 80 columns."""
+"""Answers of searches, as text, from the documents alone; they fit 80 columns."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import partial
-from textwrap import wrap
-from typing import Any
 
-import numpy as np
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
-from rich.padding import Padding
 from rich.table import Table
 
 from phaze.cost.software_losses import losses_told
-from phaze.explore.documents.result_document import (
-    Certificate,
-    Comparison,
-    Design,
-    FrontierPoint,
-    ResultDocument,
-)
-from phaze.explore.documents.robustness_document import Robustness
-from phaze.explore.documents.strategy_report import Distance, Improvement, Stop, StrategyReport
-from phaze.explore.request.design_metrics import METRICS, Metric, metric
-from phaze.hardware.architecture import Architecture, to_table
-from phaze.hardware.economics.economic_figures import Economics
-from phaze.hardware.economics.package_price import price_usd
+from phaze.explore.documents.result_document import Certificate, ResultDocument
+from phaze.explore.documents.strategy_report import StrategyReport
 from phaze.report import number_format as fmt
-from phaze.report.cost_words import UnitCost
+from phaze.report.terminal.beside_tables import (
+    comparison_notes,
+    comparison_table,
+    costs_beside,
+    next_best_table,
+)
 from phaze.report.terminal.design_tables import blocks, plain_table
+from phaze.report.terminal.frontier_tables import amount, frontier_of, frontier_state
 from phaze.report.terminal.network_tables import network_blocks
-from phaze.report.terminal.question_tables import common_answer, questions, useful_range, with_caption
+from phaze.report.terminal.question_tables import common_answer, questions
+from phaze.report.terminal.robustness_tables import robustness_blocks
+from phaze.report.terminal.strategy_tables import course_table, strategy_table
 from phaze.report.terminal.two_designs_tables import two_designs_blocks
 from phaze.report.terminal.wham_tables import wham_blocks
 
-
-def amount(name: str, value: float) -> str:
-    """An objective's value in a certificate, with its unit: a minimised one is there as its reciprocal."""
-    axis = METRICS[name]
-    shown = value if axis.maximise else 1.0 / value
-    return fmt.memory(shown) if axis.unit == "bytes" else f"{fmt.number(shown, 5)} {axis.unit}"
-
-
-def axes_table(
-    points: Sequence[FrontierPoint],
-    names: Sequence[str],
-    best: Design,
-    most: int,
-    *,
-    complete: bool,
-    economics: Economics,
-) -> Table:
-    """At most some `most` points by their first axis, the winner among them and marked.
-
-    An architecture stands there once for every setting that is on the frontier.
-    """
-    axes = [metric(name) for name in names]
-    throughput = next(iter(best.workloads.values())).throughput_samples_per_s
-    useful, below = useful_range(points, lambda point: point.throughput_samples_per_s, throughput)
-    priced = (_priced_row(point, economics) for point in useful)
-    rows = sorted(priced, key=lambda row: (axes[0].value(row), row["id"]))
-    winner = _winner_row(rows, best)
-    at = sorted({*_even_places(len(rows), most), winner})
-    title = f"Frontier on {', '.join(fmt.label(name) for name in names)}: {len(at)} of {len(points)} points"
-    title += " (* the winner)" + ("" if complete else " (so far)")
-    table = plain_table(title, "architecture", *(_heading(axis) for axis in axes))
-    for i in at:
-        mark = " *" if i == winner else ""
-        figures = (_figure(axis, axis.value(rows[i])) for axis in axes)
-        table.add_row(escape(rows[i]["id"]) + mark, *figures)
-    return with_caption(table, below)
-
-
-def _winner_row(rows: Sequence[Mapping[str, Any]], best: Design) -> int:
-    """The row of the winner: its architecture, in the setting whose throughput is nearest to what is reported."""
-    throughput = next(iter(best.workloads.values())).throughput_samples_per_s
-    return min(
-        range(len(rows)),
-        key=lambda i: (rows[i]["id"] != best.id, abs(rows[i]["throughput_samples_per_s"] - throughput)),
-    )
-
-
-def _even_places(count: int, most: int) -> Iterator[int]:
-    """At most so many of `count` places, evenly, both ends among them."""
-    shown = min(most, count)
-    return (round(i * (count - 1) / max(shown - 1, 1)) for i in range(shown))
-
-
-def _priced_row(point: FrontierPoint, economics: Economics) -> dict[str, Any]:
-    """A point with its price."""
-    table = to_table([Architecture(name=point.id, fields=point.architecture)])
-    price = price_usd(table, np.array([point.area_mm2]), economics)
-    return {**point.model_dump(), "price_usd": float(price[0])}
-
-
-def _heading(axis: Metric) -> str:
-    if axis.name == "mfu":
-        return "MFU"
-    return "memory" if axis.unit == "bytes" else axis.unit
-
-
-def _figure(axis: Metric, value: float) -> str:
-    if axis.name == "mfu":
-        return fmt.percent(value)
-    return fmt.memory(value) if axis.unit == "bytes" else fmt.number(value)
-
-
-COURSE_ROWS = 8  # improvements shown
-_STOPPED = {
-    Stop.CONVERGED: "its own rule",
-    Stop.EVALUATIONS: "the budget of evaluations",
-    Stop.TIME: "the time limit",
-    Stop.EXHAUSTED: "nothing was left to try",
-}
-
-
-def strategy_table(report: StrategyReport, objective: Callable[[float], str]) -> Table:
-    """Course, cost and best of a search, and its distance; `objective` writes a value with its unit."""
-    table = plain_table(f"Search without proof: --strategy {escape(report.strategy)}", "", "")
-    table.show_header = False
-    table.columns[1].justify = "left"
-    table.add_row("evaluated", f"{report.evaluations:,} architectures in {fmt.duration(report.runtime_s)}")
-    table.add_row("stopped by", _STOPPED[report.stopped])
-    if report.best_value is not None:
-        table.add_row("best found", escape(objective(report.best_value)))
-    if report.distance is not None:
-        certified = objective(report.distance.certified)
-        kind = "proven optimum" if report.distance.proven else "certified search"
-        table.add_row(kind, escape(certified))
-        table.add_row("distance", escape(distance_words(report.distance)))
-    for name, figure in report.figures.items():
-        if name != "per_stage_value":  # told in a table of its own
-            table.add_row(fmt.label(name), f"{figure:,.0f}" if figure % 1 == 0 else fmt.number(figure))
-    return table
-
-
-def course_table(report: StrategyReport, objective: Callable[[float], str]) -> Table:
-    """The improvements, thinned to some eight rows: the first, the last, and even steps between."""
-    shown = thinned(report.history, COURSE_ROWS)
-    table = plain_table(
-        f"Its improvements, {len(shown)} of {len(report.history)}", "after evaluation", "seconds", "objective"
-    )
-    for step in shown:
-        table.add_row(f"{step.evaluation:,}", fmt.number(step.elapsed_s), escape(objective(step.value)))
-    return table
-
-
-def distance_words(found: Distance) -> str:
-    """How far a search ended from what the certified one knows, in words."""
-    if found.share == 0:
-        what = "none: the same as the certified search"
-    elif found.share < 0:
-        what = f"{fmt.percent(-found.share)} better than the certified search, which ran out of time"
-    else:
-        what = f"misses {fmt.percent(found.share)} of it"
-    if found.proven:
-        return what
-    return f"{what}; not proven, at most {fmt.number(found.upper_bound, 5)}"
-
-
-def thinned(steps: Sequence[Improvement], rows: int) -> list[Improvement]:
-    """At most so many of the steps, evenly, both ends among them."""
-    if len(steps) <= rows:
-        return list(steps)
-    return [steps[round(i * (len(steps) - 1) / (rows - 1))] for i in range(rows)]
-
-
-_DESIGN_ROWS = 12  # designs shown
-
-
-def print_robustness(robustness: Robustness, console: Console) -> None:
-    """The sentence, the designs, and what was varied."""
-    for block in robustness_blocks(robustness):
-        console.print(block, highlight=False)
-        console.print()
-
-
-def robustness_blocks(robustness: Robustness) -> tuple[RenderableType, ...]:
-    """The same, to be printed one below the other."""
-    return escape(robustness.summary) + ".", design_table(robustness), constant_table(robustness)
-
-
-def design_table(robustness: Robustness) -> Table:
-    """The designs compared, best first; marked: the smallest worst regret, the best worst case."""
-    shown = robustness.designs[:_DESIGN_ROWS]
-    table = plain_table(
-        f"Within {100 * robustness.slack:g} % of the best, {len(shown)} of {len(robustness.designs)} kinds",
-        *("design", "price", "best in", "regret", "W 5-95 %", "over W"),
-    )
-    marks = {robustness.least_regret: " r", robustness.best_worst_case: " w"}
-    if robustness.least_regret == robustness.best_worst_case:
-        marks = {robustness.least_regret: " rw"}
-    for design in shown:
-        low, high = design.tdp_range_w
-        over = design.over_power_probability
-        table.add_row(
-            escape(design.id) + marks.get(design.id, ""),
-            fmt.percent(design.price),
-            _whole_percent(design.best_probability),
-            fmt.percent(design.worst_regret),
-            f"{fmt.number(low)}-{fmt.number(high)}",
-            "-" if over is None else _whole_percent(over),
-        )
-    found = f"{robustness.near_optimal:,} architectures" + ("" if robustness.complete else " (time was over)")
-    table.caption = (
-        f"{found}, {robustness.scenarios} scenarios; Kendall's tau {robustness.rank_correlation:.2f} on average, "
-        f"{robustness.least_rank_correlation:.2f} at least. regret: the worst; r: smallest, w: best worst case"
-    )
-    table.caption_justify = "left"
-    return table
-
-
-def constant_table(robustness: Robustness) -> Table:
-    """Constants that were varied, with the ranges of their factors."""
-    table = plain_table("Constants that were varied together", "constant", "of", "from", "to")
-    table.columns[1].justify = "left"
-    for constant in robustness.constants:
-        table.add_row(
-            escape(fmt.label(constant.name)), constant.group, f"x {constant.low:g}", f"x {constant.high:g}"
-        )
-    return table
-
-
-def _whole_percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
-
-
-_SWEEP_ROWS = 20
-
-
-def sweep_table(
-    designs: Sequence[Mapping[str, Any]], objectives: Sequence[Metric], trials: int, infeasible: int
-) -> Group:
-    """The non-dominated rows of a design table, best on the first objective first; at most twenty."""
-    first = objectives[0]
-    sign = -1 if first.maximise else 1
-    rows = sorted(designs, key=lambda row: sign * first.value(row))
-    title = f"{len(rows)} non-dominated designs of {trials} trials ({infeasible} infeasible)"
-    if len(rows) > _SWEEP_ROWS:
-        title += f", {_SWEEP_ROWS} shown"
-    table = plain_table("", "architecture", *(f"{m.name}\n{m.unit}" for m in objectives))
-    for row in rows[:_SWEEP_ROWS]:
-        table.add_row(escape(str(row["id"])), *(fmt.number(metric.value(row)) for metric in objectives))
-    return Group(f"[bold]{title}[/bold]", table)
-
-
-FRONTIER_ROWS = 10
 _BY_OBJECTIVE = {
     "throughput": "",
     "throughput_per_tdp": " by throughput per watt",
@@ -264,7 +43,7 @@ _BY_OBJECTIVE = {
     "score": "",
     "score_per_tdp": " by combined score per watt",
 }
-NEXT_BEST_ROWS = 3
+
 _OPTIMAL = "provably the best design in this space, according to the model"
 
 
@@ -341,13 +120,6 @@ def budget_remark(document: ResultDocument) -> str | None:
 _GROWING = ("throughput", "score")  # objectives that a larger chip serves
 
 
-def _frontier_state(certificate: Certificate, *, searched: bool) -> str:
-    """Whether the frontier is proven, in words."""
-    if certificate.frontier_complete:
-        return "yes"
-    return "no: it holds what the strategy evaluated" if searched else "no: it may miss designs"
-
-
 def certificate_table(certificate: Certificate, *, searched: bool = False) -> Table:
     """Proof of a search: the bound on its objective, its gap in percent, and its points by outcome.
 
@@ -375,92 +147,10 @@ def certificate_table(certificate: Certificate, *, searched: bool = False) -> Ta
         ("  pruned by a bound", f"{certificate.pruned - undecided:,}" + (f" ({by})" if by else "")),
         *((("  not decided", f"{undecided:,}"),) if undecided else ()),
         ("  evaluated", f"{certificate.evaluated:,}"),
-        ("frontier complete", _frontier_state(certificate, searched=searched)),
+        ("frontier complete", frontier_state(certificate, searched=searched)),
         ("holds within", "; ".join(certificate.scope)),
     ):
         table.add_row(name, escape(value))
-    return table
-
-
-def frontier_table(frontier: Sequence[FrontierPoint], best_id: str, state: str = "") -> Table:
-    """Throughput against power, some ten rows; the winner is among them and marked; `state` ends the title."""
-    winner = next((p.throughput_samples_per_s for p in frontier if p.id == best_id), math.inf)
-    useful, below = useful_range(frontier, lambda point: point.throughput_samples_per_s, winner)
-    shown = thin(useful, FRONTIER_ROWS, best_id)
-    title = f"Frontier of throughput against power, {len(shown)} of {len(frontier)} points"
-    title += (" (* the winner)" if best_id in {p.id for p in shown} else "") + state
-    table = plain_table(title, "architecture", "W", "mm2", "samples/s", "MFU", "J/sample")
-    for point in shown:
-        table.add_row(
-            escape(point.id) + (" *" if point.id == best_id else ""),
-            fmt.number(point.tdp_w),
-            fmt.number(point.area_mm2),
-            fmt.number(point.throughput_samples_per_s),
-            fmt.percent(point.mfu),
-            fmt.number(point.energy_per_sample_j),
-        )
-    return with_caption(table, below)
-
-
-def thin(points: Sequence[FrontierPoint], rows: int, keep_id: str = "") -> list[FrontierPoint]:
-    """At most `rows` points at even steps of throughput, both ends among them, and the one to keep."""
-    ordered = sorted(points, key=lambda point: (point.throughput_samples_per_s, point.tdp_w))
-    if len(ordered) <= rows:
-        return ordered
-    low, high = (ordered[end].throughput_samples_per_s for end in (0, -1))
-    kept = {i for i, point in enumerate(ordered) if point.id == keep_id}
-    for step in range(rows):
-        wanted = low + (high - low) * step / (rows - 1)
-        kept.add(min(range(len(ordered)), key=lambda i: abs(ordered[i].throughput_samples_per_s - wanted)))
-    return [ordered[i] for i in sorted(kept)]
-
-
-def next_best_table(designs: Sequence[Design], best: Design) -> Table:
-    """The best evaluated architectures after the winner."""
-    table = plain_table("Next best of other kinds", "architecture", "W", "mm2", "samples/s", "of the winner")
-    for design in designs[:NEXT_BEST_ROWS]:
-        ratio = throughput_ratio(design, best)
-        table.add_row(
-            escape(design.id),
-            fmt.number(design.tdp_w),
-            fmt.number(design.area_mm2),
-            " / ".join(fmt.number(r.throughput_samples_per_s) for r in design.workloads.values()),
-            fmt.percent(ratio),
-        )
-    return table
-
-
-def comparison_table(rows: Sequence[Comparison], best: Design) -> Table:
-    """Known chips and plans beside the winner, each figure that of the model; TDP as published.
-
-    `W`: at full load, the worst case; `drawn`: while the plan runs. The budget limits one of them.
-    """
-    table = plain_table(
-        "Known chips beside the winner",
-        *("", "node", "W", "drawn", "TDP", "mm2", "GHz", "samples/s", "MFU", "winner is"),
-    )
-    reference = next(iter(best.workloads.values())).throughput_samples_per_s
-    for row in rows:
-        result = row.result
-        figures = (
-            (
-                fmt.number(result.throughput_samples_per_s),
-                fmt.percent(result.mfu),
-                f"{fmt.number(reference / result.throughput_samples_per_s)} x as fast",
-            )
-            if result
-            else ("-", "-", "-")
-        )
-        table.add_row(
-            escape(row.name),
-            row.node,
-            fmt.number(row.tdp_w),
-            "-" if result is None else fmt.number(result.drawn_w),
-            "-" if row.published_tdp_w is None else fmt.number(row.published_tdp_w),
-            fmt.number(row.area_mm2),
-            fmt.number(row.clock_hz / 1e9),
-            *figures,
-        )
     return table
 
 
@@ -479,9 +169,9 @@ def _blocks(document: ResultDocument) -> Iterator[RenderableType]:
     if document.comparison:
         losses = losses_told(document.request.get("rung"))
         notes: list[RenderableType] = [
-            *_notes(document.comparison),
+            *comparison_notes(document.comparison),
             *([f"  {losses}"] if losses else []),
-            *_costs(document),
+            *costs_beside(document),
         ]
         if document.request.get("power_means") == "sustained":
             notes.append("  --power limits what is drawn on this workload (--power-means sustained), not W")
@@ -504,44 +194,6 @@ def _search(document: ResultDocument) -> Iterator[RenderableType]:
             yield from wham_blocks(document.wham, objective)
 
 
-def frontier_of(document: ResultDocument) -> Table:
-    """The frontier on whatever axes it has."""
-    complete = document.certificate.frontier_complete
-    if axes := document.request.get("axes"):
-        figures = Economics(document.request.get("economics", {}))
-        return axes_table(
-            document.frontier, axes, document.best, FRONTIER_ROWS, complete=complete, economics=figures
-        )
-    state = "" if complete else " (of what was found)" if document.strategy else " (so far)"
-    return frontier_table(document.frontier, document.best.id, state)
-
-
-def _notes(rows: Sequence[Comparison]) -> Iterator[Padding]:
-    """Changes of the rows, alike notes on one line; the clock has a column of its own."""
-    alike: dict[str, list[str]] = {}
-    for row in rows:
-        note = row.note.removeprefix(f"at {row.clock_hz / 1e9:.2f} GHz, ")
-        alike.setdefault(note, []).append(row.name)
-    for note, names in alike.items():
-        if note:
-            yield Padding(escape(f"{', '.join(names)}: {note}"), (0, 0, 0, 2), expand=False)
-
-
-_WIDTH = 80
-
-
-def _costs(document: ResultDocument) -> Iterator[str]:
-    """Money of the winner and of what stands beside it, in a line."""
-    rows = {"winner": next(iter(document.best.workloads.values()))}
-    rows |= {row.name: row.result for row in document.comparison if row.result is not None}
-    told = {name: UnitCost.of(result.cost) for name, result in rows.items() if result.cost is not None}
-    if told:
-        unit = next(iter(told.values())).unit
-        listed = ", ".join(f"{name} {fmt.number(cost.usd)}" for name, cost in told.items())
-        line = f"USD per {unit}: {listed}"
-        yield from map(escape, wrap(line, _WIDTH, initial_indent="  ", subsequent_indent="    "))
-
-
 def _proof(certificate: Certificate) -> str:
     if certificate.optimal:
         return _OPTIMAL
@@ -562,13 +214,3 @@ def _behind(report: StrategyReport, certificate: Certificate) -> str:
     if away.proven:
         return f"the certified optimum is {better} better"
     return f"the certified search found one that is {better} better, and proves that {_proof(certificate)}"
-
-
-def throughput_ratio(design: Design, best: Design) -> float:
-    """Geometric mean of the throughput ratios over the workloads both have."""
-    product, count = 1.0, 0
-    for name, result in design.workloads.items():
-        if name in best.workloads:
-            product *= result.throughput_samples_per_s / best.workloads[name].throughput_samples_per_s
-            count += 1
-    return product ** (1 / count) if count else 0.0
