@@ -10,7 +10,8 @@ import numpy as np
 
 from phaze.arrays import Flags, Floats, Rows
 from phaze.parallel.cluster import Recompute
-from phaze.parallel.plan_batches.plan_table import PlanTable, Ragged, product_of
+from phaze.parallel.plan_batches.plan_table import PlanTable, product_of
+from phaze.parallel.plan_batches.ragged import Ragged
 from phaze.tolerances import BOUND_ROUNDING
 
 PROBES = np.array([1e14, 1e15])  # FLOP/s of devices whose slowest stages make the bounds
@@ -53,7 +54,7 @@ class PlanTier:
 
 def plan_tiers(sheet: PlanTable) -> tuple[PlanTier, ...]:
     """All plans, those first that promise most: the others have to be fitted only where none of these does."""
-    if not sheet.plans:
+    if not len(sheet.plans):
         return ()
     rows, outlines = _divided(sheet)
     return tuple(PlanTier(sheet.take(mine), outline) for mine, outline in zip(rows, outlines, strict=True))
@@ -77,7 +78,8 @@ def plan_lower_bounds_s(sheet: PlanTable, terms: Floats) -> Floats:
 def _divided(sheet: PlanTable) -> tuple[list[Rows], list[PlanOutline]]:
     """Rows of the plans of each tier, and their outlines; shared by all shapes with these layers."""
     options, probes = sheet.options, probe_terms(sheet)
-    key: list[Any] = [(s.schedule, s.pipeline_parallel, s.chunks, s.stages) for s in sheet.plans]
+    runs = zip(sheet.plans.runs, sheet.plans.cuts, strict=True)
+    key: list[Any] = [(s.schedule, s.pipeline_parallel, s.chunks, id(cuts)) for s, cuts in runs]
     key += [
         options.undivided.index,
         options.shape.grain,
@@ -122,7 +124,7 @@ def undominated_rows(forms: Floats) -> Rows:
 def bounding_devices(sheet: PlanTable, row: Rows) -> tuple[Ragged, Rows, Rows]:
     """Bounding devices of some plans: of which of them each is, its number among all devices, and in its place."""
     e, some = sheet.placed[1][row], sheet.bounding
-    mine = Ragged.of(np.diff(some.start, append=len(some.owner))[e])
+    mine = Ragged.of(some.counts[e])
     within = sheet.joined("bounding")[some.start[e][mine.owner] + mine.within]
     return mine, sheet.devices.start[row][mine.owner] + within, sheet.placed_at[e][mine.owner] + within
 

@@ -7,7 +7,7 @@ layers are looked at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
 from typing import Any
@@ -20,6 +20,9 @@ from phaze.parallel.cluster import Recompute
 from phaze.parallel.parallel_plan import ParallelPlan, RankOrder, Zero, changed_plan
 from phaze.parallel.pipelines.pipeline_schedule import Schedule, chunks_of
 from phaze.parallel.plan_batches.chunk_places import ChunkPlaces
+from phaze.parallel.plan_batches.joined_places import JoinedPlaces
+from phaze.parallel.plan_batches.plan_list import PlanList
+from phaze.parallel.plan_batches.ragged import Ragged
 from phaze.parallel.plan_batches.shape_options import ShapeOptions
 from phaze.parallel.training.communication import Communication
 from phaze.parallel.training.gradient_sync import DeviceParameters, GradientSyncWork, overlap_window
@@ -40,19 +43,17 @@ class PlanTable:
 
     options: ShapeOptions
     link_bytes_per_s: float
-    plans: tuple[ParallelPlan, ...]
-    _kept: dict[str, NDArray[Any]] = field(default_factory=dict)
+    plans: PlanList
 
     @classmethod
     def of(cls, options: ShapeOptions, link_bytes_per_s: float) -> PlanTable:
         """Table of all that the plan space allows for a shape, by depth."""
-        every = (s for depth in options.depths for s in options.plans(depth))
-        return cls(options, link_bytes_per_s, tuple(every))
+        every = (run for depth in options.depths for run in options.runs(depth))
+        return cls(options, link_bytes_per_s, PlanList.of(every))
 
     def take(self, rows: Rows) -> PlanTable:
         """Some of the plans."""
-        some = tuple(self.plans[row] for row in rows.tolist())
-        return PlanTable(self.options, self.link_bytes_per_s, some)
+        return PlanTable(self.options, self.link_bytes_per_s, self.plans.take(rows))
 
     @cached_property
     def frugal(self) -> bool:
@@ -63,9 +64,15 @@ class PlanTable:
     # -- plans, and what of them is alike ---------------------------------------------------------------
 
     @cached_property
+    def _alike(self) -> tuple[list[int], Rows]:
+        """The first run of every number of stages and replicas, (Q,), and which each has, (R,)."""
+        return _first_of(self.plans.runs, lambda s: (s.pipeline_parallel, s.data_parallel))
+
+    @cached_property
     def alike(self) -> tuple[list[ParallelPlan], Rows]:
-        """The first plan of every number of stages and replicas, (Q,), and which each has, (S,)."""
-        return _first_of(self.plans, lambda s: (s.pipeline_parallel, s.data_parallel))
+        """A pipeline of every number of stages and replicas, (Q,), and which each plan has, (S,)."""
+        first, which = self._alike
+        return [self.plans.runs[at] for at in first], which[self.plans.run]
 
     @cached_property
     def _microbatches(self) -> Integers:
@@ -75,15 +82,16 @@ class PlanTable:
     @cached_property
     def each(self) -> Floats:
         """Microbatches of every copy of the model, (S,)."""
-        copies = np.array([s.schedule.weight_copies for s in self.plans])
-        found: Floats = (self._microbatches[self.alike[1]] // copies).astype(np.float64)
-        return found
+        copies = np.array([s.schedule.weight_copies for s in self.plans.runs])
+        found: Floats = (self._microbatches[self._alike[1]] // copies).astype(np.float64)
+        return found[self.plans.run]
 
     @cached_property
     def turned(self) -> Floats:
         """1 where gradients of a device have to come through those before it, (S,); 0 where backward is split."""
-        each = (s.schedule for s in self.plans)
-        return np.array([float(not (one.splits_backward or one.forward_only)) for one in each])
+        each = (s.schedule for s in self.plans.runs)
+        found = np.array([float(not (one.splits_backward or one.forward_only)) for one in each])
+        return found[self.plans.run]
 
     @cached_property
     def choices(self) -> tuple[list[tuple[Zero, RankOrder]], Flags]:
@@ -100,19 +108,29 @@ class PlanTable:
         return every, np.array([every.index(zero) for zero in each])
 
     @cached_property
-    def placed(self) -> tuple[list[ChunkPlaces], Rows, Flags, Rows]:
+    def placed(self) -> tuple[JoinedPlaces, Rows, Flags, Rows]:
         """Places (E,), that of each plan, (S,); whether the first device has both ends of the model, (E,).
 
         Last, which stages and replicas it goes with, (E,).
         """
-        some, which = _first_of(
-            self.plans,
-            lambda s: (_layout(s.schedule), s.pipeline_parallel, s.data_parallel, s.chunks, s.stages),
+        plans = self.plans
+        first, which = _first_of(
+            plans.runs, lambda s: (_layout(s.schedule), s.pipeline_parallel, s.data_parallel, s.chunks)
         )
-        places, joined = [self._place(s) for s in some], np.array([s.joins_ends for s in some])
-        alike = np.zeros(len(some), dtype=np.intp)
-        alike[which] = self.alike[1]
-        return places, which, joined, alike
+        counts = np.array([len(plans.cuts[at]) for at in first])
+        start = np.cumsum(counts) - counts
+        used, mine = np.unique((start[which])[plans.run] + plans.cut, return_inverse=True)
+        owner = np.repeat(np.array(first), counts)[used]
+        joined = np.array([s.joins_ends for s in plans.runs])[owner]
+        return self._places(first).take(used), mine.ravel(), joined, self._alike[1][owner]
+
+    def _places(self, runs: Sequence[int]) -> JoinedPlaces:
+        """Places of some runs in each of their cuts; shared by all shapes with these layers and pipelines."""
+        each = [(self.plans.runs[at], self.plans.cuts[at]) for at in runs]
+        alike = tuple((_layout(s.schedule), s.pipeline_parallel, s.chunks, id(cuts)) for s, cuts in each)
+        key = "places", self.options.undivided.index, self.options.shape.grain, alike
+        every = (changed_plan(s, stages=stages) for s, cuts in each for stages in cuts)
+        return self.options.layouts.once(key, lambda: JoinedPlaces(tuple(map(self._place, every))))
 
     def _place(self, s: ParallelPlan) -> ChunkPlaces:
         """Shared by all shapes with these layers."""
@@ -125,7 +143,7 @@ class PlanTable:
     def place(self, row: int) -> ChunkPlaces:
         """Places of the chunks of a plan."""
         places, which, *_ = self.placed
-        return places[int(which[row])]
+        return places.each[int(which[row])]
 
     # -- devices ---------------------------------------------------------------------------------------------
 
@@ -133,40 +151,32 @@ class PlanTable:
     def devices(self) -> Ragged:
         """Devices of every plan."""
         places, which, *_ = self.placed
-        return Ragged.of(np.array([len(place) for place in places])[which])
-
-    @cached_property
-    def _placed_devices(self) -> Ragged:
-        """Devices of every place."""
-        return Ragged.of(np.array([len(place) for place in self.placed[0]]))
+        return Ragged.of(places.devices.counts[which])
 
     @cached_property
     def device(self) -> Rows:
         """The device of its place that every device of every plan is."""
-        starts = self._placed_devices.start[self.placed[1]]
+        starts = self.placed_at[self.placed[1]]
         return starts[self.devices.owner] + self.devices.within
 
     @property
     def placed_at(self) -> Rows:
         """The first device of every place among all of them, (E,)."""
-        return self._placed_devices.start
+        return self.placed[0].devices.start
 
-    @cached_property
+    @property
     def bounding(self) -> Ragged:
         """Devices of every place that bounds are made of."""
-        return Ragged.of(np.array([len(place.bounding) for place in self.placed[0]]))
+        return self.placed[0].bounding
 
     def joined(self, name: str) -> NDArray[Any]:
         """An array of all devices of all places, or of all their levels of recompute, one after the other."""
-        if name not in self._kept:
-            self._kept[name] = np.concatenate([getattr(place, name) for place in self.placed[0]])
-        found: NDArray[Any] = self._kept[name]
-        return found
+        return self.placed[0].joined(name)
 
-    @cached_property
+    @property
     def work(self) -> tuple[Floats, Floats]:
         """Groups of every kind on all devices of places, and ahead of them, (D, K) each."""
-        return self.joined("device"), self.joined("ahead")
+        return self.placed[0].work
 
     @cached_property
     def _sorts(self) -> tuple[Floats, Flags, Flags, Rows, Rows]:
@@ -175,15 +185,11 @@ class PlanTable:
         Then what stages and replicas they go with, (X,), and which of them every device of places is, (D,).
         """
         places, _, joined, alike = self.placed
-        rows = []
-        for place, both, q in zip(places, joined.tolist(), alike.tolist(), strict=True):
-            some, _ = place.sorts
-            rows.append(np.concatenate([some, np.broadcast_to([both, q], (len(some), 2))], axis=1))
-        found, which = np.unique(np.concatenate(rows), axis=0, return_inverse=True)
-        start = np.cumsum([0, *(len(some) for some in rows[:-1])])
-        each = np.concatenate([s + place.sorts[1] for s, place in zip(start.tolist(), places, strict=True)])
+        mine, groups, end, which = places.sorts
+        columns = end[:, None], joined[mine.owner, None], alike[mine.owner, None]
+        found, same = np.unique(np.concatenate([groups, *columns], axis=1), axis=0, return_inverse=True)
         ends, both, q = found[:, -3] > 0, found[:, -2] > 0, found[:, -1].astype(np.intp)
-        return found[:, :-3], ends, both, q, which.ravel()[each]
+        return found[:, :-3], ends, both, q, same.ravel()[which]
 
     @cached_property
     def _first_groups(self) -> Rows:
@@ -192,7 +198,7 @@ class PlanTable:
 
     def _with_ends(self, *, joined: bool) -> ParallelPlan:
         """A plan whose first device has both ends of the model, or not."""
-        return next(s for s in self.plans if s.joins_ends is joined)
+        return next(s for s in self.plans.runs if s.joins_ends is joined)
 
     # -- exchanges -------------------------------------------------------------------------------------------
 
@@ -246,8 +252,9 @@ class PlanTable:
     @cached_property
     def window(self) -> Floats:
         """Passes of one microbatch that exchanges after the last one have to hide behind, (S,)."""
-        counts = self._microbatches[self.alike[1]].tolist()
-        return np.array([overlap_window(s, m) for s, m in zip(self.plans, counts, strict=True)])
+        counts = self._microbatches[self._alike[1]].tolist()
+        each = [overlap_window(s, m) for s, m in zip(self.plans.runs, counts, strict=True)]
+        return np.array(each)[self.plans.run]
 
     @cached_property
     def last(self) -> tuple[Floats, Floats]:
@@ -261,7 +268,7 @@ class PlanTable:
         )
         shown = reduce_s / (pieces[:, None] if framework.hides_reduction else 1)
         shown = shown + gather_s / (pieces[:, None] if framework.hides_gathers else 1) + tie_s
-        at = self._placed_devices.largest(shown)
+        at = self.placed[0].devices.largest(shown)
         columns = np.arange(shown.shape[1])
         return stepped[at, columns] * framework.optimizer_stretch, shown[at, columns]
 
@@ -292,13 +299,14 @@ class PlanTable:
         """
         chain, framework = self.options.chain, self.options.layouts.framework
         sent = np.array([layer.output_bytes for layer in chain.layers], dtype=np.float64)[list(chain.index)]
-        each = [sent[place.boundaries] for place in self.placed[0]]
+        places = self.placed[0].each
+        each = [sent[place.boundaries] for place in places]
         sizes, which = np.unique(np.concatenate(each), return_inverse=True)
         parts = np.split(which.ravel(), np.cumsum([len(some) for some in each])[:-1])
         one = np.eye(len(sizes))
-        forward_only = self.plans[0].schedule.forward_only
-        every = [place.arriving if forward_only else place.received for place in self.placed[0]]
-        both = every, [place.entered for place in self.placed[0]]
+        forward_only = self.plans.runs[0].schedule.forward_only
+        every = [place.arriving if forward_only else place.received for place in places]
+        both = every, [place.entered for place in places]
         counts = [
             np.concatenate([place @ one[part] for place, part in zip(some, parts, strict=True)])
             for some in both
@@ -316,7 +324,7 @@ class PlanTable:
         framework, (*_, alike), owner = (
             self.options.layouts.framework,
             self.placed,
-            self._placed_devices.owner,
+            self.placed[0].devices.owner,
         )
         seconds, (received, entered), sent = self._transfers
         way = np.einsum("dt,dvt->dv", entered, seconds[alike][owner])
@@ -393,12 +401,12 @@ class PlanTable:
 
     def _each_held(self) -> Iterator[tuple[Floats, Integers]]:
         layouts, (places, which, *_), counts = self.options.layouts, self.placed, self._microbatches.tolist()
-        for s, e, q in zip(self.plans, which.tolist(), self.alike[1].tolist(), strict=True):
-            place, m = places[e], counts[q]
-            all_tell = s.schedule in (Schedule.GPIPE, Schedule.BREADTH_FIRST, Schedule.CACHED)
-            sufficient = m if all_tell else min(m, 4 * s.pipeline_parallel)
-            key = "in_flight", id(place), s.schedule, sufficient
-            yield layouts.once(key, partial(place.in_flight, s.schedule, m))
+        runs = zip(self.plans.runs, self._alike[1].tolist(), strict=True)
+        each = [(s.schedule, counts[q], _telling(s, counts[q])) for s, q in runs]
+        for run, e in zip(self.plans.run.tolist(), which.tolist(), strict=True):
+            place, (schedule, m, sufficient) = places.each[e], each[run]
+            key = "in_flight", id(place), schedule, sufficient
+            yield layouts.once(key, partial(place.in_flight, schedule, m))
 
     def _footprint(self, *, joined: bool) -> GroupFootprint:
         """Needs of the first group of every kind, (K,)."""
@@ -462,14 +470,19 @@ def _layout(schedule: Schedule) -> str:
     return schedule.value if own else ""
 
 
+def _telling(s: ParallelPlan, microbatches: int) -> int:
+    """So many microbatches tell how many a device keeps."""
+    all_tell = s.schedule in (Schedule.GPIPE, Schedule.BREADTH_FIRST, Schedule.CACHED)
+    return microbatches if all_tell else min(microbatches, 4 * s.pipeline_parallel)
+
+
 def _first_of(
     plans: Sequence[ParallelPlan], key: Callable[[ParallelPlan], Hashable]
-) -> tuple[list[ParallelPlan], Rows]:
-    """The first plan with each key, and which of them each plan goes with."""
+) -> tuple[list[int], Rows]:
+    """The first plan with each key, by its position, and which of them each plan goes with."""
     found: dict[Hashable, int] = {}
     which = [found.setdefault(key(s), len(found)) for s in plans]
-    first = np.unique(which, return_index=True)[1].tolist()
-    return [plans[at] for at in first], np.array(which)
+    return np.unique(which, return_index=True)[1].tolist(), np.array(which)
 
 
 def _ranks(which: Rows) -> Rows:
@@ -514,29 +527,3 @@ def _device_footprint(rows: Floats, footprint: GroupFootprint, body: Floats) -> 
         scores_bytes=rows @ footprint.scores_bytes,
         widest_bytes=_widest(rows, footprint.saved_bytes),
     )
-
-
-@dataclass(frozen=True)
-class Ragged:
-    """Entries one after the other, some of each owner: `start` (O,) where its first one is, `owner` (n,) of each."""
-
-    start: Rows
-    owner: Rows
-
-    @classmethod
-    def of(cls, counts: Integers) -> Ragged:
-        """So many of each owner, at least one."""
-        return cls(np.cumsum(counts) - counts, np.repeat(np.arange(len(counts)), counts))
-
-    @property
-    def within(self) -> Rows:
-        """The number of every entry among those of its owner, (n,)."""
-        found: Rows = np.arange(len(self.owner)) - self.start[self.owner]
-        return found
-
-    def largest(self, values: Floats) -> Rows:
-        """The first of the largest entries of every owner, (O, m), of values (n, m)."""
-        top = np.maximum.reduceat(values, self.start, axis=0)
-        rows = np.where(values == top[self.owner], np.arange(len(values))[:, None], len(values))
-        found: Rows = np.minimum.reduceat(rows, self.start, axis=0)
-        return found

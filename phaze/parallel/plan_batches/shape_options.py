@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from phaze.arrays import Floats, Integers
 from phaze.parallel.chunk_division import Division
 from phaze.parallel.parallel_plan import ParallelPlan, changed_plan
+from phaze.parallel.plan_batches.plan_list import Cuts, PlanList
 from phaze.parallel.plan_batches.stage_cuts import block_flops, cuts_of
 from phaze.parallel.plan_space import PlanSpace
 from phaze.parallel.training.memory_footprint import recomputed_groups
@@ -98,26 +99,20 @@ class ShapeOptions:
         fewest = {p: min(map(self.layouts.microbatches, some)) for p, some in found.items()}
         return tuple(Depth(p, fewest[p], tuple(some)) for p, some in found.items())
 
+    def runs(self, depth: Depth) -> Iterator[tuple[ParallelPlan, Cuts]]:
+        """The pipelines of a depth under every schedule, each with all of its cuts."""
+        for deep in depth.pipelines:
+            cuts = self._cuts(deep)
+            for one in self.space.schedules_of(deep, self.layouts.microbatches(deep)):
+                yield one, cuts
+
     def plans(self, depth: Depth) -> tuple[ParallelPlan, ...]:
         """Every schedule and cut of the pipelines of a depth."""
         key = "plans", depth.stages
         if key not in self.kept:
-            # Ranks that divide the samples between products change no pipeline.
-            sharding, cuts = self.shape.sharding, len(self.blocks)
-            alike = changed_plan(
-                self.shape, sharding=replace(sharding, sequence=False, folded=False, replicated=frozenset())
-            )
-            every = self.layouts.once((*key, alike, self.space, cuts), lambda: tuple(self._strategies(depth)))
-            mine = not every or every[0].sharding == sharding
-            self.kept[key] = every if mine else tuple(changed_plan(one, sharding=sharding) for one in every)
+            self.kept[key] = tuple(PlanList.of(self.runs(depth)))
         found: tuple[ParallelPlan, ...] = self.kept[key]
         return found
-
-    def _strategies(self, depth: Depth) -> Iterator[ParallelPlan]:
-        for deep in depth.pipelines:
-            cuts = self._cuts(deep)
-            for one in self.space.schedules_of(deep, self.layouts.microbatches(deep)):
-                yield from (changed_plan(one, stages=cut) for cut in cuts)
 
     @cached_property
     def _flops(self) -> Floats:
@@ -137,7 +132,7 @@ class ShapeOptions:
             cuts[pipeline] = len(self._cuts(deep))
         return schedules * cuts[pipeline] * len(zeros) * len(orders)
 
-    def _cuts(self, deep: ParallelPlan) -> tuple[tuple[int, ...], ...]:
+    def _cuts(self, deep: ParallelPlan) -> Cuts:
         """Stages of a pipeline that are looked at; the same whatever the microbatch and the sharding."""
         flops = self._flops
         return self.layouts.once(
