@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, prod
 from typing import TypeVar
@@ -17,6 +17,7 @@ from phaze.parallel.plan_batches.plan_batch import batch_bounds_s
 from phaze.parallel.plan_search.branching_search import BranchingSearch
 from phaze.parallel.plan_search.fitted_pipelines import FittedPipeline, MemoryTally, PipelineFits
 from phaze.parallel.plan_search.layer_recompute import LayerRecompute
+from phaze.parallel.plan_search.memory_bounds import MemoryBounds
 from phaze.parallel.plan_search.plan_answer import EvaluatedPlan, PlanAnswer, PlanBreakdown, Slowdown
 from phaze.parallel.plan_search.plan_lower_bounds import rest_key, rest_s
 from phaze.parallel.plan_search.screened_plans import OpenPlan, ScreenedPlans, screened_plans
@@ -80,6 +81,7 @@ def _is_rough(one: _Opened | _Fitting) -> bool:
 class _Queues:
     """What is to be looked at, by how much is known of it, each in the order of bounds."""
 
+    screened: list[_Opened] = field(default_factory=list)
     opened: list[_Opened] = field(default_factory=list)
     layered: list[_Fitting] = field(default_factory=list)
     fitting: list[_Fitting] = field(default_factory=list)
@@ -88,7 +90,7 @@ class _Queues:
     @property
     def lowest(self) -> float:
         """The least bound."""
-        every = (self.opened, self.layered, self.fitting, self.bounded)
+        every = (self.screened, self.opened, self.layered, self.fitting, self.bounded)
         return min((queue[0][0] for queue in every if queue), default=inf)
 
 
@@ -107,6 +109,7 @@ class _Search:
     variants: dict[Hashable, int] = field(default_factory=dict)
     queues: _Queues = field(default_factory=_Queues)
     rests: dict[int, float] = field(default_factory=dict)
+    unfit: list[OpenPlan] = field(default_factory=list)
     seen: set[tuple[int, int]] = field(default_factory=set)
     looked_at: int = 0
 
@@ -127,7 +130,7 @@ class _Search:
                 self._look(waiting[taken])
             else:
                 break
-        left = sum(self._number(some.pipeline) for *_, some in queues.opened)
+        left = sum(self._number(some.pipeline) for *_, some in (*queues.screened, *queues.opened))
         left += sum(
             (place, number) not in self.seen for _, place, number, plan in queues.bounded if not plan.layers
         )
@@ -137,10 +140,20 @@ class _Search:
             for number in range(first, first + len(some.orders))
         )
         self.account.pruned += left + int(opened.each(self._number)[order[taken:]].sum())
-        self.account.out_of_memory = self.memory.out_of_memory
+        self.account.out_of_memory = self.memory.out_of_memory + sum(
+            self._number(one.pipeline) for one in self.unfit
+        )
+        if not self.found and self.beat_s == inf:
+            self._tell_least()
         return PlanAnswer(
             tuple(self.found), self.account, self.memory.least_bytes, self.memory.least_host_bytes
         )
+
+    def _tell_least(self) -> None:
+        """What the leanest plan needs, where none is found."""
+        least = self._fits.least([one.plan for one in self.unfit])
+        self.memory.least_bytes = min(self.memory.least_bytes, least.least_bytes)
+        self.memory.least_host_bytes = min(self.memory.least_host_bytes, least.least_host_bytes)
 
     def _number(self, plan: ParallelPlan) -> int:
         """Number of variants; the same for all pipelines with equal choices."""
@@ -153,7 +166,8 @@ class _Search:
     def _look(self, below: float) -> None:
         """At what has the least bound: a plan itself, or what is known less of `below` a bound that comes before it."""
         q = self.queues
-        heads = [queue[0][:3] for queue in (q.bounded, q.layered, q.fitting, q.opened) if queue]
+        every = (q.bounded, q.layered, q.fitting, q.opened, q.screened)
+        heads = [queue[0][:3] for queue in every if queue]
         if q.bounded and q.bounded[0][:3] == min(heads):
             _, place, number, plan = heapq.heappop(q.bounded)
             self._evaluate(plan, (place, number % _BY_LAYER))
@@ -164,6 +178,8 @@ class _Search:
         below = min(below, self._worst, q.bounded[0][0] if q.bounded else inf)
         if q.fitting and q.fitting[0][:3] == min(heads):
             self._bound(self._taken(q.fitting, below))
+        elif q.screened and q.screened[0][:3] == min(heads):
+            self._complete(below)
         elif q.opened[0][-1].rough:
             self._sharpen(below)
         else:
@@ -179,8 +195,9 @@ class _Search:
             some.append(heapq.heappop(queue))
         sharp = self.screened.exactly([place for _, place, *_ in some])
         for (whole_s, place, number, rough), one in zip(some, sharp, strict=True):
-            longer_s = (one.bound_s - rough.bound_s) * self.slowdown(one.pipeline)
-            heapq.heappush(queue, (whole_s + longer_s, place, number, one))
+            known = replace(one, bound_s=max(one.bound_s, rough.bound_s))
+            longer_s = (known.bound_s - rough.bound_s) * self.slowdown(one.pipeline)
+            heapq.heappush(queue, (whole_s + longer_s, place, number, known))
 
     def _taken(self, queue: list[_Any], below: float) -> list[_Any]:
         """The first of a queue, and others below a bound, the more the more were taken."""
@@ -207,9 +224,24 @@ class _Search:
         return one.iteration.iteration_s * self.slowdown(one.plan)
 
     def _open(self, places: Sequence[int]) -> None:
-        """Bounds of pipelines as those of iterations; what these add is worked out once where it is the same."""
+        """Bounds of pipelines that know what their devices run again; those that do not fit at all are left."""
         waiting = self.screened.known(places)
-        plans = [s.plan for s in waiting]
+        bounds_s, fits = self._memory_bounds.bounds(waiting)
+        for place, one, bound_s, fit in zip(places, waiting, bounds_s.tolist(), fits.tolist(), strict=True):
+            if not fit:
+                self.unfit.append(one)
+                continue
+            longer = replace(one, bound_s=max(one.bound_s, bound_s))
+            whole_s = longer.bound_s * self.slowdown(one.pipeline)
+            heapq.heappush(self.queues.screened, (whole_s, place, -2, longer))
+
+    def _complete(self, below: float) -> None:
+        """Bounds of pipelines as those of iterations; what these add is worked out once where it is the same."""
+        queue = self.queues.screened
+        some = [heapq.heappop(queue)]
+        while queue and len(some) < _AT_ONCE and queue[0][0] < below:
+            some.append(heapq.heappop(queue))
+        plans = [one.plan for *_, one in some]
         keys = [rest_key(self.estimator, plan) for plan in plans]
         new = {key: plan for key, plan in zip(keys, plans, strict=True) if key not in self.known}
         if new:
@@ -217,10 +249,13 @@ class _Search:
                 tuple(v for v in self.space.variants(s) if v.offload in self._leanest) for s in new.values()
             ]
             self.known.update(zip(new, rest_s(self.estimator, variants), strict=True))
-        for key, place, some in zip(keys, places, waiting, strict=True):
-            whole_s = some.bound_s * self.slowdown(some.pipeline)
-            whole_s += self.known[key] * self.slowdown(some.pipeline)
-            heapq.heappush(self.queues.opened, (whole_s, place, -1, some))
+        for key, (whole_s, place, _, one) in zip(keys, some, strict=True):
+            longer_s = self.known[key] * self.slowdown(one.pipeline)
+            heapq.heappush(self.queues.opened, (whole_s + longer_s, place, -1, one))
+
+    @cached_property
+    def _memory_bounds(self) -> MemoryBounds:
+        return MemoryBounds(self.estimator, self.space, self.capacity_bytes)
 
     @cached_property
     def screened(self) -> ScreenedPlans:

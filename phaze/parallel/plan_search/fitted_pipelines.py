@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
 
@@ -92,6 +92,13 @@ class PipelineFits:
         for some in batches.values():
             for start in range(0, len(some), _AT_ONCE):
                 yield from self._batch(some[start : start + _AT_ONCE])
+
+    def least(self, pipelines: Sequence[ParallelPlan]) -> MemoryTally:
+        """What the leanest of pipelines need of which none fits."""
+        alone = replace(self, tally=MemoryTally())
+        for _ in alone.fitted(pipelines):
+            raise ValueError("one of them fits")
+        return alone.tally
 
     def _opened(self, pipelines: Sequence[ParallelPlan]) -> Iterator[_Open]:
         for which, pipeline in enumerate(pipelines):

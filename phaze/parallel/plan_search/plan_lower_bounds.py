@@ -41,18 +41,26 @@ def busy_bound_s(schedule: Schedule, stages: int, passes: ChunkPasses, microbatc
 
 
 def _turning_s(passes: ChunkPasses, work: Floats, microbatches: Integers) -> Floats:
-    """Seconds of every device of 1F1B (n, p) from its first start to its last end, at least, as it waits for gradients.
-
-    It runs k forward passes before the first gradient is back, k backward passes before the last one is, with
-    k = p - 1 - i of device i: both times it is kept until all later chunks have done with a microbatch. Of what it does
-    besides, a forward pass comes with every backward pass, or where the last microbatch began before the first was
-    back, only the passes themselves are sure.
-    """
+    """`turning_s` of every device of 1F1B, (n, p), of microbatches (n, 1)."""
     behind = work.sum(axis=-1, keepdims=True) - np.cumsum(work, axis=-1)
     ahead = np.minimum(np.arange(work.shape[-1])[::-1], microbatches - 1)
-    twice = 2 * behind + (microbatches - ahead) * work
     forward, recomputation, backward = passes.device_s
-    once = behind + forward + (microbatches - ahead - 1) * work + (ahead + 1) * (recomputation + backward)
+    return turning_s(behind, ahead, work, forward, recomputation + backward, microbatches)
+
+
+def turning_s(
+    behind: Floats, ahead: Integers, work: Floats, forward: Floats, turned: Floats, microbatches: Integers
+) -> Floats:
+    """Seconds of devices of 1F1B, (...), from first start to last end, at least, as they wait for gradients.
+
+    A device runs k forward passes, `ahead`, before the first gradient is back, k backward passes before the last one
+    is, with k = p - 1 - i of device i: both times it is kept until all later chunks have done with a microbatch, which
+    takes them `behind`. Of what it does besides, a forward pass comes with every backward pass, both of which are
+    `work`, or where the last microbatch began before the first was back, only the passes themselves are sure,
+    `forward` and `turned`.
+    """
+    twice = 2 * behind + (microbatches - ahead) * work
+    once = behind + forward + (microbatches - ahead - 1) * work + (ahead + 1) * turned
     found: Floats = np.where(microbatches > ahead + 1, np.maximum(twice, once), once)
     return found
 
