@@ -15,6 +15,9 @@ from phaze.parallel.serving.model_replica import Memory, Replica, crowd
 from phaze.parallel.serving.serving_plan import Binding, Policy, Role
 from phaze.parallel.serving.serving_requests import Targets
 from phaze.parallel.serving.steady_state import Cycle, Prefill
+from phaze.tolerances import LAST_DIGITS
+
+_BALANCING = 12  # steps after which a batch in a closed loop is known to the last digits
 
 
 @dataclass(frozen=True)
@@ -164,8 +167,39 @@ def closed_loop(saturated: Cycle, clients: Floats, memory_bytes: float) -> tuple
     saturated = held(saturated, memory_bytes)
     places = max(1, int(np.logical_and.accumulate(saturated.keeps_up).sum()))
     on_it = np.maximum.accumulate(saturated.clients[:places])
-    seen = replace(saturated, batch=np.interp(clients, on_it, saturated.batch[:places]))
+    seen = _balanced(saturated, clients, on_it)
     return seen, np.maximum(clients - on_it[-1], 0.0) / seen.requests_per_s + seen.loading.mean_s
+
+
+def _balanced(saturated: Cycle, clients: Floats, on_it: Floats) -> Cycle:
+    """The cycle at batches (N,) of which as many clients (N,) are on the replica, between those of its batches `on_it`.
+
+    Between two whole batches by the false position with halved ends (Illinois); where that has not ended, the batch
+    that takes fewer clients.
+    """
+    batch = np.interp(clients, on_it, saturated.batch[: len(on_it)])
+    inside = (clients > on_it[0]) & (clients < on_it[-1])
+    at = np.clip(np.searchsorted(on_it, clients, side="right") - 1, 0, max(len(on_it) - 2, 0))
+    over = np.minimum(at + 1, len(on_it) - 1)
+    low, high = saturated.batch[at], saturated.batch[over]
+    short, beyond, side = on_it[at] - clients, on_it[over] - clients, np.zeros(len(clients))
+    for _ in range(_BALANCING):
+        seen = replace(saturated, batch=batch)
+        missed = seen.clients - clients
+        open_ = inside & (np.abs(missed) > clients * LAST_DIGITS)
+        if not open_.any():
+            return seen
+        now = np.where(missed <= 0, -1.0, 1.0)
+        again, under = now == side, now < 0  # an end that stays twice counts half
+        low, high = np.where(open_ & under, batch, low), np.where(open_ & ~under, batch, high)
+        short = np.where(under, missed, np.where(again, short / 2, short))
+        beyond = np.where(under, np.where(again, beyond / 2, beyond), missed)
+        side = now
+        with np.errstate(divide="ignore", invalid="ignore"):
+            next_ = (low * beyond - high * short) / (beyond - short)
+        batch = np.where(open_, next_, batch)
+    missed = replace(saturated, batch=batch).clients - clients
+    return replace(saturated, batch=np.where(inside & (missed > clients * LAST_DIGITS), low, batch))
 
 
 def held(cycle: Cycle, memory_bytes: float, more: int = 0) -> Cycle:

@@ -53,9 +53,7 @@ class PassSums:
 
     def tables(self, chips: Chips) -> LowerTables:
         """Bounds of the sums per combination of hardware, for `least_s`."""
-        return LowerTables.join([chips.model.costs(p).lower_tables() for p in self.passes]).weighted(
-            self.times
-        )
+        return LowerTables.join([chips.model.lower_tables(p) for p in self.passes]).weighted(self.times)
 
     def path_s(self, chips: Chips) -> Floats:
         """Seconds that the sums take at least on every architecture, (A, S), by what each operator takes on it."""

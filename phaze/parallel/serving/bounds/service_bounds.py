@@ -22,7 +22,7 @@ from phaze.parallel.serving.model_replica import DEVIATIONS
 from phaze.parallel.serving.serving_requests import Traffic
 from phaze.parallel.serving.serving_space import ServingSpace
 from phaze.parallel.serving.steady_state import prompts_together
-from phaze.tolerances import BOUND_ROUNDING
+from phaze.tolerances import BOUND_ROUNDING, SAME
 from phaze.workload.operators.kv_cache import KvCache
 
 
@@ -154,46 +154,72 @@ class ServiceBounds:
         for shape, least in self._shapes:
             batch = least.knots()
             none = np.zeros((max(len(batch) - 1, 1), len(self.room_bytes)))
-            terms = _Terms(batch, none, least.decode_s(batch), none, Bubbles(none, 0.0, 0.0, 1, late=False))
-            found[shape] = shape.stages * self._best(terms, self._room(shape), self._passes_s)
+            bubbles, within_s = Bubbles(none, 0.0, 0.0, 1, late=False), np.full(none.shape, self._passes_s)
+            terms = _Terms(batch, none, least.decode_s(batch), none, bubbles, within_s)
+            found[shape] = shape.stages * self._best(terms, self._room(shape), Loop())
         return found
 
     def _engine(self, shape: Shape, chunk: int | None, most: float) -> Floats:
         """Requests per second of one engine of a replica, (A,), times its stages, at batches up to `most`."""
         depth = max(self.space.depths(self._least[shape].grid)) if self.coarse else shape.stages
-        key = shape.width, shape.together, shape.parts, depth, chunk, most
-        if key not in self._engines:
-            deep = replace(shape, stages=depth)
-            stages = 1 if self.coarse else depth
-            self._engines[key] = self._engine_of(deep, chunk, np.minimum(self._room(deep), most), stages)
-        return self._engines[key]
+        key = shape.width, shape.together, shape.parts, depth, chunk
+        deep = replace(shape, stages=depth)
+        if key not in self._known_engines:
+            self._known_engines[key] = self._engine_of(deep, chunk, self._most_clients(shape))
+            self._rooms[key] = self._room(deep)
+        engine = self._known_engines[key]
+        if (key, most) not in self._engines:
+            cap = np.minimum(np.minimum(self._rooms[key], engine.most), most)
+            load = self.space.traffic
+            loop = Loop(np.inf if load.clients is None else most, self.space.options.engine.request_s)
+            self._engines[key, most] = self._best(engine.terms.until(most), cap, loop)
+        return self._engines[key, most]
 
-    def _engine_of(self, shape: Shape, chunk: int | None, cap: Floats, stages: int) -> Floats:
-        least, load = self._least[shape], self.space.traffic
+    def _most_clients(self, shape: Shape) -> float:
+        """Clients that one engine of replicas of a width and degrees has at most, whatever their depth if `coarse`."""
+        clients = self.space.traffic.clients
+        engines = shape.together * (1 if self.coarse else shape.stages)
+        return np.inf if clients is None else clients / engines
+
+    def _engine_of(self, shape: Shape, chunk: int | None, clients: float) -> _Engine:
+        """What bounds an engine of a replica at batches up to so many clients."""
+        least, load, stages = self._least[shape], self.space.traffic, 1 if self.coarse else shape.stages
         prompts = self.space.most_prompts(chunk)
         if chunk is None:
-            batch = least.knots()
+            batch = _up_to(least.knots(), clients)
             at = Corners.of_knots(batch, load, prompts, least.body.points, beside=False)
             whole, each = least.prompt_s(at.prompts), at.prompts[:, None]
             longer = at.least((whole - least.decode_s(at.batch)) / each)
             bubbles = Bubbles(longer, 1 / load.later_tokens, 1 / load.later_tokens, stages, late=False)
-            terms = _Terms(batch, at.least(whole / each), least.decode_s(batch), at.least(whole), bubbles)
-            return self._best(terms, cap, self._passes_s - at.least(-whole))
-        count, batch = -(-load.fresh_tokens // chunk), least.knots(chunk, prompts)
+            within_s = self._passes_s - at.least(-whole)
+            request_s, first_s = at.least(whole / each), at.least(whole)
+            return _Engine(
+                _Terms(batch, request_s, least.decode_s(batch), first_s, bubbles, within_s), np.inf
+            )
+        count, batch = -(-load.fresh_tokens // chunk), _up_to(least.knots(chunk, prompts), clients)
         at = Corners.of_knots(batch, load, prompts, least.body.points, beside=True)
         joined = least.mixed_s(at.batch, chunk) if prompts == 1 else least.joined_s(at.batch, at.prompts)
         more = at.least(count * (joined - least.decode_s(at.batch)) / at.prompts[:, None])
         bubbles = Bubbles(more, count / load.later_tokens, 0.0, stages, late=True)
-        terms = _Terms(batch, more, least.decode_s(batch), at.least(count * joined), bubbles)
+        decode_s, first_s = least.decode_s(batch), at.least(count * joined)
+        terms = _Terms(batch, more, decode_s, first_s, bubbles, np.full(more.shape, self._passes_s))
         # Of a pass with a chunk for every sequence there are so many; clients make batches that are no whole numbers.
         most = load.later_tokens * prompts / count
-        return self._best(
-            terms, np.minimum(cap, most if load.clients is not None else most // 1), self._passes_s
-        )
+        return _Engine(terms, most if load.clients is not None else most // 1)
 
     @cached_property
-    def _engines(self) -> dict[tuple[float | int | None, ...], Floats]:
-        """What engines serve, by width, sharing, depth, chunk and largest batch."""
+    def _known_engines(self) -> dict[tuple[int | None, ...], _Engine]:
+        """What bounds engines, by width, sharing, parts, depth and chunk."""
+        return {}
+
+    @cached_property
+    def _rooms(self) -> dict[tuple[int | None, ...], Floats]:
+        """Their largest batches."""
+        return {}
+
+    @cached_property
+    def _engines(self) -> dict[tuple[tuple[int | None, ...], float], Floats]:
+        """What engines serve, by these and the largest batch."""
         return {}
 
     @property
@@ -201,9 +227,9 @@ class ServiceBounds:
         """Seconds that decoding one request may take."""
         return self.space.traffic.later_tokens * self.space.targets.tpot_s
 
-    def _best(self, terms: _Terms, cap: Floats, within_s: Floats | float) -> Floats:
+    def _best(self, terms: _Terms, cap: Floats, loop: Loop) -> Floats:
         loose = self.space.traffic.rate_per_s is not None
-        return terms.best(self.space.traffic.later_tokens, cap, within_s, self._first_within_s, loose=loose)
+        return terms.best(self.space.traffic.later_tokens, cap, self._first_within_s, loop, loose=loose)
 
     @property
     def _first_within_s(self) -> float:
@@ -317,19 +343,44 @@ class Corners:
 
 
 @dataclass(frozen=True, slots=True)
+class Loop:
+    """A closed loop: `clients` of an engine (infinite: of none), and seconds that a request is on its way to it."""
+
+    clients: float = np.inf
+    request_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class _Terms:
-    """D at knots (K, A), Q and the time to first token between any two of them, (S, A) each, seconds at least."""
+    """D at knots (K, A), Q and the time to first token between any two of them, (S, A) each, seconds at least.
+
+    `within_s` (S, A): in which all tokens of a request after its first have to be made.
+    """
 
     batch: Floats
     request_s: Floats
     decode_s: Floats
     first_s: Floats
     bubbles: Bubbles
+    within_s: Floats
 
-    def best(
-        self, passes: float, cap: Floats, within_s: Floats | float, first_within_s: float, *, loose: bool
-    ) -> Floats:
-        """Most requests per second, (A,), at batches up to `cap`, T(b) within `within_s` and first tokens in time.
+    def until(self, most: float) -> _Terms:
+        """Those of batches up to so many, which are all that matters where no batch is larger."""
+        count = len(_up_to(self.batch, most))
+        if count == len(self.batch):
+            return self
+        slabs = max(count - 1, 1)
+        return _Terms(
+            self.batch[:count],
+            self.request_s[:slabs],
+            self.decode_s[:count],
+            self.first_s[:slabs],
+            replace(self.bubbles, longer_s=self.bubbles.longer_s[:slabs]),
+            self.within_s[:slabs],
+        )
+
+    def best(self, passes: float, cap: Floats, first_within_s: float, loop: Loop, *, loose: bool) -> Floats:
+        """Most requests per second, (A,), at batches up to `cap`, T(b) and first tokens in time.
 
         `loose`: or at smaller batches than those.
         """
@@ -351,13 +402,50 @@ class _Terms:
             return found
 
         end = np.clip(cap, low, high)
-        in_time = within_s / (each_s if self.bubbles.late else one_stage_s)(end) * (1 + BOUND_ROUNDING)
+        in_time = self.within_s / (each_s if self.bubbles.late else one_stage_s)(end) * (1 + BOUND_ROUNDING)
         kept = (cap * (1 + BOUND_ROUNDING) >= low) & (in_time >= low) & (first <= first_within_s)
         end, cut = np.clip(in_time, low, end), end
         if loose:
             later = np.logical_or.accumulate(kept[::-1])[::-1]
             end[:-1] = np.where(later[1:], cut[:-1], end[:-1])  # a larger batch is in time
             kept = later
-        each = each_s(end)
-        found: Floats = np.where(kept, 1 / each, 0.0).max(axis=0)
+        rates = 1 / each_s(end)
+        on_the_way = loop.request_s + (first if self.bubbles.late else np.zeros_like(first))
+        if loop.clients < np.inf and on_the_way.any():
+            # T(b) = fixed_s + b each is less than any, without what bubbles cost beyond those of the end.
+            fixed_s = passes * np.maximum(self.decode_s[ahead] - slope * low, 0.0)
+            straight_s = other + self.bubbles.request_s(longer, end)
+            straight_s = straight_s + passes * np.minimum(slope, self.decode_s[ahead] / low)
+            batch = np.clip(_balanced(fixed_s, straight_s, on_the_way, loop.clients), low, end)
+            with np.errstate(divide="ignore"):
+                coming = (loop.clients * (1 + SAME) - batch) / on_the_way
+            rates = np.where(on_the_way > 0, np.minimum(rates, coming), rates)
+        found: Floats = np.where(kept, rates, 0.0).max(axis=0)
         return found
+
+
+def _balanced(fixed_s: Floats, each_s: Floats, on_the_way_s: Floats, clients: float) -> Floats:
+    """The batch b at which a closed loop is in balance, b + b / T(b) F = clients, where T(b) = fixed_s + b each_s.
+
+    The rate b / T(b) is higher only at larger batches, at which fewer clients are left to be on the way for F.
+    """
+    linear = fixed_s + on_the_way_s - clients * each_s
+    root = np.sqrt(linear**2 + 4 * each_s * clients * fixed_s)
+    # Of the two ways to write the root of the quadratic the one that does not subtract.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        larger = np.where(linear > 0, 2 * clients * fixed_s / (linear + root), (root - linear) / (2 * each_s))
+    found: Floats = np.nan_to_num(larger, nan=clients, posinf=clients)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Engine:
+    """What bounds an engine: its terms, and its largest batch."""
+
+    terms: _Terms
+    most: float
+
+
+def _up_to(knots: Floats, most: float) -> Floats:
+    """Ascending knots up to the first that is no smaller than a batch; two of them at least, if there are two."""
+    return knots[: max(int(np.searchsorted(knots, most)) + 1, 2)]
