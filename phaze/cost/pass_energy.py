@@ -15,7 +15,7 @@ from phaze.arrays import Flags, Floats, Rows
 from phaze.cost.collective_times import link_wire_bytes
 from phaze.cost.cost_model import PassCosts
 from phaze.hardware.architecture_table import ArchitectureTable
-from phaze.hardware.derived_figures import boost_clock_hz, fp32_on_vector
+from phaze.hardware.derived_figures import boost_clock_hz, fp32_on_vector, multiprocessors
 from phaze.hardware.silicon.package_power import energy_constants, once, tdp_w
 from phaze.workload.work import Format, Pass, Work
 from phaze.workload.workload import Numerics
@@ -170,7 +170,7 @@ def _boosted(table: ArchitectureTable) -> ArchitectureTable:
 def busy_share(works: Sequence[Work], table: ArchitectureTable) -> Floats:
     """Share of a chip's cores that kernels keep busy, (A, O): of few rows, each walked by one core, that many."""
     rows = np.array([w.rows or np.inf for w in works], dtype=np.float64)
-    return np.asarray(np.minimum(1.0, rows / np.asarray(table["vector_cores"], dtype=np.float64)[:, None]))
+    return np.asarray(np.minimum(1.0, rows / multiprocessors(table)[:, None]))
 
 
 def running_beyond_w(table: ArchitectureTable) -> Floats:

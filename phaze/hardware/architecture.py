@@ -15,7 +15,14 @@ from phaze.errors import InputError
 from phaze.hardware.architecture_naming import decoded
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.catalogue import Catalogue, find, packaged, registry
-from phaze.hardware.hardware_fields import FieldValue, default_values, field_named, field_table, still_valid
+from phaze.hardware.hardware_fields import (
+    FieldValue,
+    default_values,
+    field_named,
+    field_table,
+    grown,
+    still_valid,
+)
 from phaze.quantity import si_value
 from phaze.ranges import Line, Positive
 from phaze.yaml_file import checked, parse_yaml, read_yaml
@@ -53,11 +60,13 @@ class Architecture(BaseModel):
     def replace(self, name: str, **fields: FieldValue) -> Architecture:
         """The same architecture with some fields changed (checked) and without published figures.
 
-        What overrules a changed field goes, too: other stacks have another bandwidth.
+        What overrules a changed field goes, too: other stacks have another bandwidth. Totals grow with what they are
+        made of: twice as many tensor cores have twice the local buffers.
         """
         new = {key: field_named(key, name).parse(value, f"{name}: {key}") for key, value in fields.items()}
         held = still_valid(self.fields, _other(self.fields, new))
-        kept = {key: text for key, text in self.sources.items() if key in held and key not in fields}
+        new = grown(held, {**held, **new}, new) | new
+        kept = {key: text for key, text in self.sources.items() if key in held and key not in new}
         return Architecture(name=name, description=self.description, fields={**held, **new}, sources=kept)
 
 
@@ -180,8 +189,10 @@ def _from_content(content: object, where: str) -> Architecture:
         own[name] = field.parse(value, place)
         sources.pop(name, None)
         sources |= {name: source} if source else {}
-    values = still_valid(values, _other(values, own)) | own
-    sources = {name: text for name, text in sources.items() if name in values}
+    values = still_valid(values, _other(values, own))
+    totals = grown(values, values | own, own)
+    values = values | totals | own
+    sources = {name: text for name, text in sources.items() if name in values and name not in totals}
     if file.power_limit_w is not None:
         values, sources = _at_its_limit(file, values, sources, where)
     # A file that tells these clocks is of a board of its own; one that does not is a board of the base, held lower.

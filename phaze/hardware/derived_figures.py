@@ -26,20 +26,34 @@ def vector_alus(table: ArchitectureTable) -> Floats:
     return np.asarray(table["vector_cores"] * table["vector_core_alus"], dtype=np.float64)
 
 
+def tile_holders(table: ArchitectureTable) -> Floats:
+    """Units of a SIMT chip that hold a tile of a product each: the tensor cores that share a local buffer."""
+    return np.asarray(np.maximum(table["tensor_cores"] / table["tensor_cores_per_local_buffer"], 1.0))
+
+
+def multiprocessors(table: ArchitectureTable) -> Floats:
+    """Units of a SIMT chip that run blocks of threads: a vector core and the tensor cores at a local buffer.
+
+    Where there are more of one than of the other, each unit has more than one of it: blocks need both.
+    """
+    return np.minimum(tile_holders(table), np.asarray(table["vector_cores"], dtype=np.float64))
+
+
 def peak_clock_hz(table: ArchitectureTable) -> Floats:
-    """Published peak clock; the sustained clock where none is published, or where it is higher."""
+    """Published peak clock, at most the one that the nominal voltage gives; never below the sustained clock."""
     clock = np.asarray(table["clock_hz"], dtype=np.float64)
-    return np.maximum(given_or(table, "peak_clock_hz", clock), clock)
+    return np.maximum(np.minimum(given_or(table, "peak_clock_hz", clock), nominal_clock_hz(table)), clock)
 
 
 def boost_clock_hz(table: ArchitectureTable) -> Floats:
-    """Clock of kernels that leave the board power enough; the peak clock where none is known.
+    """Clock of kernels that leave the board power enough; the peak clock where none is known, and never less.
 
     boost x min(clock / clock that it goes with, 1): firmware holds a reading of many kernels to the limit and lowers
     the clock of all of them. Source: docs/decisions/0079-what-a-board-draws.md.
     """
     clock = np.asarray(table["clock_hz"], dtype=np.float64)
-    boost = given_or(table, "boost_clock_hz", peak_clock_hz(table))
+    peak = peak_clock_hz(table)
+    boost = np.maximum(given_or(table, "boost_clock_hz", peak), peak)
     share = np.minimum(clock / given_or(table, "boost_reference_clock_hz", clock), 1.0)
     return np.maximum(boost * share, clock)
 
@@ -108,8 +122,8 @@ def hbm_capacity_bytes(table: ArchitectureTable) -> Floats:
 
 
 def hbm_sites(table: ArchitectureTable) -> Floats:
-    """HBM interfaces on the dies, those without a stack included."""
-    return given_or(table, "hbm_sites_on_die", table["hbm_stacks"])
+    """HBM interfaces on the dies, those without a stack included; one for every stack at least."""
+    return np.fmax(table["hbm_sites_on_die"], table["hbm_stacks"])
 
 
 def local_buffer_bytes(table: ArchitectureTable) -> Floats:

@@ -35,7 +35,9 @@ class FieldKind(StrEnum):
 class Field(BaseModel):
     """One hardware field. Without default it is optional, and a table holds NaN where it is absent.
 
-    `overrules`: fields from which a rule would work it out; its value holds for their values alone.
+    `overrules`: fields from which a rule would work it out; its value holds for their values alone. `grows_with`:
+    counts that it is a total of; a chip with twice as many has twice of it, where nothing else is given. `fact`: what
+    somebody has measured or built; it costs neither area nor power, so that no space may choose it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
@@ -48,6 +50,8 @@ class Field(BaseModel):
     maximum: float = np.inf
     choices: tuple[str, ...] = ()
     overrules: tuple[str, ...] = ()
+    grows_with: tuple[str, ...] = ()
+    fact: bool = False
     description: str
     source: str
 
@@ -63,6 +67,10 @@ class Field(BaseModel):
             FieldKind.CHOICE: np.int8,
         }
         return kinds[self.kind]
+
+    def counts(self, values: Mapping[str, FieldValue]) -> dict[str, FieldValue]:
+        """A chip's counts of what the field is a total of."""
+        return {count: values[count] for count in self.grows_with}
 
     def parse(self, value: object, where: str) -> FieldValue:
         """A value from a file, checked. Raises InputError that tells what would be right."""
@@ -148,6 +156,34 @@ def still_valid(values: Mapping[str, FieldValue], changed: Collection[str]) -> d
     """Values of a chip without those that overrule one of the fields that have changed."""
     table = field_table()
     return {name: value for name, value in values.items() if not set(table[name].overrules) & set(changed)}
+
+
+def grown(
+    values: Mapping[str, FieldValue], new: Mapping[str, FieldValue], given: Collection[str]
+) -> dict[str, FieldValue]:
+    """Totals of a chip for other counts of what they are made of, those that differ.
+
+    `new`: the fields of the chip as changed; totals that are `given` with the change stay.
+    """
+    found: dict[str, FieldValue] = {}
+    for name, field in field_table().items():
+        if field.grows_with and name not in given and name in values:
+            total = field.decode(scaled(name, values[name], field.counts(values), new)[()])
+            if total is not None and total != values[name]:
+                found[name] = total
+    return found
+
+
+def scaled(
+    name: str, value: FieldValue, made_of: Mapping[str, FieldValue], counts: Mapping[str, Any]
+) -> NDArray[Any]:
+    """Total of a chip that is made of these counts, for others, numbers or (A,): value x count / own count of each."""
+    field, total = field_table()[name], np.asarray(value, dtype=np.float64)
+    for count, own in made_of.items():
+        total = total * (np.asarray(counts[count], dtype=np.float64) / float_or_int(own))
+    if field.kind is FieldKind.INTEGER:
+        total = np.where(total > 0, np.maximum(np.rint(total), 1), 0)
+    return np.asarray(total).astype(field.dtype)
 
 
 def code(field: str, choice: str) -> int:

@@ -27,8 +27,16 @@ def _fields() -> list[str]:
 
 def _meaning(field: Field) -> str:
     overruled = ", ".join(f"`{name}`" for name in field.overrules)
-    return field.description + (
-        f" Not inherited by a chip that changes {overruled} of the one it is built on." if overruled else ""
+    grown = ", ".join(f"`{name}`" for name in field.grows_with)
+    return (
+        field.description
+        + (
+            f" Not inherited by a chip that changes {overruled} of the one it is built on."
+            if overruled
+            else ""
+        )
+        + (" No axis of a space: it costs nothing." if field.fact else "")
+        + (f" Of a chip built on another one it grows with {grown} unless it is given, too." if grown else "")
     )
 
 

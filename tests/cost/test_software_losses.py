@@ -10,8 +10,6 @@ from phaze.cost.software_losses import NO_LOSSES, losses_told, software_losses
 from phaze.errors import InputError
 from phaze.hardware.architecture import list_architectures, load_architecture, to_table
 from phaze.hardware.derived_figures import hbm_bandwidth_bytes_per_s, peak_clock_hz
-from phaze.hardware.silicon.die_area import area_mm2
-from phaze.hardware.silicon.package_power import tdp_w
 from phaze.workload.work import Unit
 
 LAYER = transformer_layer()
@@ -62,37 +60,6 @@ def test_more_of_a_rate_never_slows_a_known_chip(name, fidelity):
         faster = [chip.replace("faster", **{field: value * x}) for x in (0.7, 0.9, 0.99, 1.0, 1.01, 1.1, 2.0)]
         seconds = fastest_s(to_table(faster), fidelity)
         assert (seconds[1:] <= seconds[:-1] * (1 + 1e-9)).all(), field
-
-
-COUNTED = (
-    *("tensor_cores", "vector_core_alus", "int32_alus", "global_buffer_bytes", "local_buffer_bytes"),
-    *("register_bytes", "hbm_capacity_bytes", "hbm_stacks"),
-)
-"""What a chip may have more of. Not its shapes: products leave more of a larger array empty, and more of twice as many
-multiprocessors of half the size idle in a last wave."""
-PAID = (
-    "clock_hz",
-    "hbm_bandwidth_bytes_per_s",
-    "link_bandwidth_bytes_per_s",
-    "global_buffer_bytes_per_cycle",
-)
-_LISTED = ("phaze",)  # areas by a table of sizes, with no others
-_CROWDED = {"nvdla-like": "tensor_cores"}
-"""Local buffers of 16 KiB in all: twice as many cores keep half as much each, and read operands again."""
-
-
-@pytest.mark.parametrize("name", [chip for chip in CHIPS if not chip.startswith(_LISTED)])
-def test_more_of_anything_slows_no_known_chip_and_what_speeds_it_up_costs_area_or_power(name):
-    chip = load_architecture(name)
-    given = {field: float(chip.value(field) or 0.0) for field in (*COUNTED, *PAID)}
-    fields = [field for field, value in given.items() if value > 0 and _CROWDED.get(name) != field]
-    more = [chip.replace(field, **{field: 2 * chip.value(field)}) for field in fields]
-    table = to_table([chip, *more])
-    seconds, watts, area = fastest_s(table, Fidelity.ANALYTIC), tdp_w(table), area_mm2(table)
-    for i, field in enumerate(fields, start=1):
-        assert (seconds[i] <= seconds[0] * (1 + 1e-9)).all(), field
-        faster = (seconds[i] < seconds[0] * (1 - 1e-9)).any()
-        assert not faster or watts[i] > watts[0] or area[i] > area[0], field
 
 
 def test_fidelities_say_what_software_loses():

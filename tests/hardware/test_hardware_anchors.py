@@ -194,7 +194,7 @@ def by_hand(chip: Chip) -> tuple[float, float]:
         + 4000 * chip.fp64
     ) + sram * (3.0 * chip.registers + 2.5 * chip.local)
     core = cores + sram * (1.1 if chip.cache else 0.71) * chip.buffer + logic * 0.0052 * chip.port_bytes
-    on_die = chip.links if chip.links_on_die is None else chip.links_on_die
+    on_die = max(chip.links, chip.links_on_die or 0.0)
     io = chip.sites * SITE_MM2[chip.generation] * (0.6 + 0.4 * logic) + 0.05 * on_die * (0.5 + 0.5 * logic)
     area = 1.5 * core + io + 15 * logic
     floor, rest, slope, lane, activity, background, busy, memory, product = GPU if chip.simt else VLIW

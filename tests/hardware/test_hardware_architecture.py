@@ -27,7 +27,9 @@ from phaze.hardware.derived_figures import (
     peak_clock_hz,
     register_bytes,
 )
-from phaze.hardware.hardware_fields import field_table
+from phaze.hardware.hardware_fields import code, field_table
+from phaze.hardware.physical_constants import constants
+from phaze.hardware.silicon.die_area import area_mm2
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.hardware.spaces.space_file import parse_space
 from phaze.yaml_file import read_yaml
@@ -186,8 +188,11 @@ def test_a_figure_of_one_chip_goes_with_other_values_of_what_it_overrules():
     chip = load_architecture("h100")
     faster = to_table([chip.replace("fast", clock_hz=2.5e9)])
     assert peak_clock_hz(faster)[0] == 2.5e9
-    wider = to_table([chip.replace("wide", hbm_stacks=6)])
-    assert hbm_bandwidth_bytes_per_s(wider)[0] == 6 * 819e9
+    newer = to_table([chip.replace("new", hbm_generation="HBM3e")])
+    assert (
+        hbm_bandwidth_bytes_per_s(newer)[0]
+        == 5 * constants().tables["hbm_generation"].rows["HBM3e"]["bandwidth_bytes_per_s"]
+    )
     assert chip.replace("same", clock_hz=chip.value("clock_hz")).fields == chip.fields
     both = chip.replace("both", clock_hz=1e9, peak_clock_hz=1.2e9)
     assert both.value("peak_clock_hz") == 1.2e9
@@ -195,10 +200,59 @@ def test_a_figure_of_one_chip_goes_with_other_values_of_what_it_overrules():
     assert peak_clock_hz(slower)[0] == chip.value("peak_clock_hz")
 
 
-def test_axes_of_a_space_overrule_the_figures_of_its_base():
-    text = "schema_version: 1\nname: s\nbase: h100\naxes: [{fields: [hbm_stacks], values: [4, 8]}]\n"
-    bandwidth = hbm_bandwidth_bytes_per_s(parse_space(text, "s").table())
-    assert bandwidth.tolist() == [4 * 819e9, 8 * 819e9]
+def test_totals_grow_with_what_they_are_made_of():
+    """With 6 stacks an H100 has the bandwidth of the GH200 with 96 GB, 4.0 TB/s."""
+    chip = load_architecture("h100")
+    wider = chip.replace("wide", hbm_stacks=6)
+    assert wider.value("hbm_bandwidth_bytes_per_s") == 3350e9 * 6 / 5
+    assert "hbm_bandwidth_bytes_per_s" not in wider.sources
+    assert (
+        chip.replace("given", hbm_stacks=6, hbm_bandwidth_bytes_per_s=4e12).value("hbm_bandwidth_bytes_per_s")
+        == 4e12
+    )
+    larger = chip.replace("large", tensor_cores=2 * 528, vector_cores=2 * 132)
+    for total in ("local_buffer_bytes", "register_bytes", "int32_alus", "fp64_alus"):
+        assert larger.value(total) == 2 * chip.value(total), total
+    text = "schema_version: 1\nname: x\nbase: h100\nfields: {tensor_cores: 456, vector_cores: 114}\n"
+    smaller = parse_architecture(text, "here")
+    assert (smaller.value("int32_alus"), smaller.value("local_buffer_bytes")) == (114 * 64, 114 * 2**18)
+    assert smaller.fields == chip.replace("x", tensor_cores=456, vector_cores=114).fields
+
+
+@pytest.mark.parametrize(
+    "axis", ["hbm_stacks], values: [4, 8]", "hbm_generation, hbm_stacks], values: [[HBM3, 10], [HBM2, 5]]"]
+)
+def test_axes_of_a_space_overrule_and_grow_the_figures_of_its_base(axis):
+    space = parse_space(f"schema_version: 1\nname: s\nbase: h100\naxes: [{{fields: [{axis}}}]\n", "s")
+    table = space.table()
+    for row in range(2):
+        found = space.architecture(row)
+        same = load_architecture("h100").replace(
+            found.name, **{f: found.value(f) for f in space.fields_varied}
+        )
+        assert (
+            found.fields
+            == same.fields
+            == dict(space.completed({f: found.value(f) for f in space.fields_varied}))
+        )
+    given = load_architecture("h100").value("hbm_bandwidth_bytes_per_s")
+    kept = np.isin(table["hbm_generation"], code("hbm_generation", "HBM3"))
+    assert (hbm_bandwidth_bytes_per_s(table) == given * table["hbm_stacks"] / 5)[kept].all()
+
+
+def test_totals_of_a_base_grow_along_the_axes_of_a_space():
+    text = "schema_version: 1\nname: s\nbase: gaudi3\naxes: [{fields: [tensor_cores], values: [8, 16]}]\n"
+    space = parse_space(text, "s")
+    assert space.table()["local_buffer_bytes"].tolist() == [13 * 2**20, 26 * 2**20]
+    assert space.number(space.architecture(1).fields) == 1
+    assert space.architecture(1).fields == space.completed({"tensor_cores": 16})
+
+
+def test_what_is_in_use_is_on_the_die():
+    chip = load_architecture("h100")  # 50 of 60 MiB, 5 of 6 stacks, 450 of 514 GB/s
+    for field, times in (("global_buffer_bytes", 2), ("link_bandwidth_bytes_per_s", 2), ("hbm_stacks", 2)):
+        more = to_table([chip, chip.replace("more", **{field: times * chip.value(field)})])
+        assert np.diff(area_mm2(more))[0] > 0, field
 
 
 LIMITED = "schema_version: 1\nname: x\nbase: a100\npower_limit_w: {value: 250, source: a data sheet}\n"

@@ -18,6 +18,7 @@ SPACE = """
 schema_version: 1
 name: few
 base: h100
+fixed: {hbm_stacks: 2, hbm_sites_on_die: 2}
 axes:
   - {fields: [tensor_cores], values: [2, 4]}
   - {fields: [vector_cores], values: [1, 2]}

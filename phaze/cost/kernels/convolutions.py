@@ -10,7 +10,7 @@ import numpy as np
 
 from phaze.arrays import Flags, Floats
 from phaze.hardware.architecture_table import ArchitectureTable
-from phaze.hardware.derived_figures import hbm_bandwidth_bytes_per_s, product_flops_per_s
+from phaze.hardware.derived_figures import hbm_bandwidth_bytes_per_s, multiprocessors, product_flops_per_s
 from phaze.workload.work import Format, Gemm, Role, Window, Work
 
 _ALIGNED = 8  # channels that kernels on tensor cores take together
@@ -128,8 +128,20 @@ class Convolutions:
         return np.where(back, m.high_in, m.high_out), np.where(back, m.wide_in, m.wide_out), read, written
 
 
-def convolutions(works: Sequence[Work], chip: ArchitectureTable) -> Convolutions:
-    """Arrays of convolutions on a chip, a table of one. Raises ValueError for a product that is none."""
+def held_by_tensor_cores(works: Sequence[Work], chip: ArchitectureTable) -> Flags:
+    """Products that the tensor cores of a chip, a table of one, have, but its vector ALUs are as fast at, (O,)."""
+    vector = float(product_flops_per_s(chip, Format.FP32)[0])
+    lacking = {Format.FP32} | ({Format.TF32} if np.isnan(chip["tf32_rate"][0]) else set())
+    formats = {w.gemms[0].operands for w in works} - lacking
+    held = {f for f in formats if float(product_flops_per_s(chip, f)[0]) <= vector}
+    return np.array([w.gemms[0].operands in held for w in works]) & ~np.bool_(chip["vector_products"][0])
+
+
+def convolutions(works: Sequence[Work], chip: ArchitectureTable, matrix: bool = False) -> Convolutions:
+    """Arrays of convolutions on a chip, a table of one, on its faster units. Raises ValueError for others.
+
+    `matrix`: on its tensor cores even where the vector ALUs are faster.
+    """
     gemms = [work.gemms[0] for work in works]
     windows = [_window(gemm) for gemm in gemms]
     maps = Maps(*np.array([_sizes(g, w) for g, w in zip(gemms, windows, strict=True)], dtype=np.float64).T)
@@ -139,8 +151,9 @@ def convolutions(works: Sequence[Work], chip: ArchitectureTable) -> Convolutions
     vector = float(product_flops_per_s(chip, Format.FP32)[0])
     peak = {f: float(product_flops_per_s(chip, f)[0]) for f in {g.operands for g in gemms}}
     rate = np.array([peak[g.operands] for g in gemms])
-    channels, filters = maps.aligned(np.where(rate > vector, float(_ALIGNED), 1.0))
-    tensor = (rate > vector) & (channels == maps.channels) & (filters == maps.filters)
+    fast = (rate > vector) | matrix
+    channels, filters = maps.aligned(np.where(fast, float(_ALIGNED), 1.0))
+    tensor = fast & (channels == maps.channels) & (filters == maps.filters)
     square = np.array([w.kernel == (3, 3) and w.strides == (1, 1) for w in windows])
     before = np.where(into, [g.c_bytes for g in gemms], [g.a_bytes for g in gemms])
     unread = np.where(into, 0.0, before * np.maximum(0.0, 1.0 - maps.taps / maps.steps))
@@ -148,9 +161,9 @@ def convolutions(works: Sequence[Work], chip: ArchitectureTable) -> Convolutions
         maps=maps,
         input_gradient=into,
         weight_gradient=weights,
-        winograd=square & (rate <= vector),
+        winograd=square & ~fast,
         tensor_cores=tensor,
-        on_tensor_cores=rate > vector,
+        on_tensor_cores=fast,
         element_bytes=before / (maps.groups * maps.batch * maps.channels * maps.inputs),
         moved_bytes=np.array([work.moved_bytes for work in works]) - unread,
         peak_flop_per_s=np.where(tensor, rate, np.minimum(rate, vector)),
@@ -253,7 +266,7 @@ class ConvolutionChip:
 def convolution_chip(chip: ArchitectureTable) -> ConvolutionChip:
     """The fields of a chip, a table of one, that the law needs."""
     memory, vector = hbm_bandwidth_bytes_per_s(chip), product_flops_per_s(chip, Format.FP32)
-    return ConvolutionChip(float(chip["vector_cores"][0]), float(memory[0]), float(vector[0]))
+    return ConvolutionChip(float(multiprocessors(chip)[0]), float(memory[0]), float(vector[0]))
 
 
 def convolutions_s(rows: Convolutions, chip: ConvolutionChip, law: ConvolutionLaw) -> Floats:

@@ -16,6 +16,7 @@ from phaze.cost.roofline_model import stays_cached
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.derived_figures import (
     hbm_bandwidth_bytes_per_s,
+    multiprocessors,
     peak_clock_hz,
     product_flops_per_s,
     vector_alus,
@@ -128,12 +129,12 @@ def _flash(work: Work) -> Flash:
 
 def attention_chip(chip: ArchitectureTable, operands: Format | None = None) -> AttentionChip:
     """The fields of a chip, a table of one, that the laws need; products on operands of a format."""
-    multiprocessors = float(chip["vector_cores"][0])
+    units = float(multiprocessors(chip)[0])
     return AttentionChip(
-        multiprocessors=multiprocessors,
+        multiprocessors=units,
         clock_hz=float(peak_clock_hz(chip)[0]),
         product_flop_per_s=float(product_flops_per_s(chip, operands)[0]),
-        alus=float(vector_alus(chip)[0]) / multiprocessors,
+        alus=float(vector_alus(chip)[0]) / units,
         memory_bytes_per_s=float(hbm_bandwidth_bytes_per_s(chip)[0]),
     )
 
@@ -238,8 +239,16 @@ class DecodeLaw:
 
 
 def decode_s(sizes: AttentionSizes, chip: AttentionChip, law: DecodeLaw) -> Floats:
-    """Seconds of each attention on an otherwise idle chip."""
-    packed = _packed(sizes, chip)
+    """Seconds of each attention on an otherwise idle chip.
+
+    Packed as the library chooses, and also where that leaves multiprocessors idle and is faster all the same.
+    """
+    seconds = _cut_s(sizes, _packed(sizes, chip, _LEAST_BLOCKS), chip, law)
+    return np.minimum(seconds, _cut_s(sizes, _packed(sizes, chip, 0.0), chip, law))
+
+
+def _cut_s(sizes: AttentionSizes, packed: Flags, chip: AttentionChip, law: DecodeLaw) -> Floats:
+    """The same with some packed, the keys of each cut into as many pieces as fill the chip."""
     whole = np.where(packed, sizes.heads / sizes.share, sizes.heads)
     pieces = _pieces(sizes, whole, np.where(packed, law.waves, 1.0), chip)
     stream = _stream_s(sizes, packed, whole * pieces, chip, law)
@@ -250,11 +259,11 @@ def decode_s(sizes: AttentionSizes, chip: AttentionChip, law: DecodeLaw) -> Floa
     return law.launch_s + np.maximum(stream, start) + exposed + law.combine_s * (pieces > 1)
 
 
-def _packed(sizes: AttentionSizes, chip: AttentionChip) -> Flags:
-    """Operators where the query heads of a key-value head share a block."""
+def _packed(sizes: AttentionSizes, chip: AttentionChip, least: float) -> Flags:
+    """Operators where the query heads of a key-value head share a block: those with blocks for a share of the chip."""
     blocks = sizes.heads / sizes.share * np.maximum(1.0, np.floor(sizes.keys / _PIECE_KEYS))
     few = (sizes.share <= _PACKED_HEADS) | (sizes.flop > _WIDEST_FLOP)
-    packed: Flags = (sizes.share > 1) & few & (blocks >= _LEAST_BLOCKS * chip.multiprocessors)
+    packed: Flags = (sizes.share > 1) & few & (blocks >= least * chip.multiprocessors)
     return packed
 
 

@@ -18,9 +18,11 @@ from phaze.arrays import Floats
 from phaze.cost.fidelity import Fidelity
 from phaze.cost.kernels.convolutions import (
     ConvolutionLaw,
+    Convolutions,
     convolution_chip,
     convolutions,
     convolutions_s,
+    held_by_tensor_cores,
     padded_product,
 )
 from phaze.cost.kernels.expert_layers import FUSED, SCATTERED, UNPACKED, ExpertLaw, expert_layers_s
@@ -164,7 +166,23 @@ def _convolutions_s(works: Sequence[Work], chip: ArchitectureTable, constants: C
     law = constants.law(ConvolutionLaw, "convolution.yaml") if chip["simt"][0] else None
     if law is None:
         return None
-    rows = convolutions(works, chip)
+    seconds = _convolved_s(works, convolutions(works, chip), chip, constants, law)
+    slower = np.flatnonzero(held_by_tensor_cores(works, chip))
+    if len(slower):
+        some = [works[o] for o in slower]
+        matrix = _convolved_s(some, convolutions(some, chip, matrix=True), chip, constants, law)
+        seconds[slower] = np.fmin(seconds[slower], matrix)
+    return seconds
+
+
+def _convolved_s(
+    works: Sequence[Work],
+    rows: Convolutions,
+    chip: ArchitectureTable,
+    constants: Constants,
+    law: ConvolutionLaw,
+) -> Floats:
+    """Convolutions on the units that `rows` says, (O,)."""
     seconds = convolutions_s(rows, convolution_chip(chip), law)
     if not law.as_products:
         return seconds

@@ -11,7 +11,12 @@ from numpy.typing import NDArray
 from phaze.arrays import Floats
 from phaze.cost.kernels.fitted_constants import Constants
 from phaze.hardware.architecture_table import ArchitectureTable
-from phaze.hardware.derived_figures import hbm_bandwidth_bytes_per_s, peak_clock_hz, product_flops_per_s
+from phaze.hardware.derived_figures import (
+    hbm_bandwidth_bytes_per_s,
+    peak_clock_hz,
+    product_flops_per_s,
+    tile_holders,
+)
 from phaze.hardware.silicon.dvfs import product_clock_hz
 from phaze.workload.work import Format, Gemm
 
@@ -217,7 +222,7 @@ def _limited(operands: Format | None, law: SimtLaw) -> float:
 def simt_chip(chip: ArchitectureTable) -> SimtChip:
     """The fields of a chip, a table of one, that the law needs."""
     return SimtChip(
-        multiprocessors=float(chip["vector_cores"][0]),
+        multiprocessors=float(tile_holders(chip)[0]),
         memory_bytes_per_s=float(hbm_bandwidth_bytes_per_s(chip)[0]),
         cache_bytes=float(chip["global_buffer_bytes"][0]),
     )

@@ -21,7 +21,13 @@ import numpy as np
 
 from phaze.arrays import Floats
 from phaze.hardware.architecture_table import ArchitectureTable
-from phaze.hardware.derived_figures import hbm_bandwidth_bytes_per_s, local_buffer_bytes, peak_clock_hz
+from phaze.hardware.derived_figures import (
+    hbm_bandwidth_bytes_per_s,
+    local_buffer_bytes,
+    multiprocessors,
+    peak_clock_hz,
+    vector_alus,
+)
 from phaze.workload.work import Work
 
 # Reads of a row after its first: a softmax takes the maximum, then the sum, then divides; a norm takes its
@@ -150,13 +156,18 @@ def _input_row_bytes(streams: Streams) -> Floats:
 
 def _function_alus(chip: ArchitectureTable) -> float:
     """ALUs of a core for functions: of half the integer ALUs, special functions and conversions need as many cycles."""
-    alus, of_integers = float(chip["vector_core_alus"][0]), float(chip["int32_alus"][0])
-    return min(alus, of_integers / float(chip["vector_cores"][0])) if of_integers else alus
+    alus, of_integers = float(vector_alus(chip)[0]), float(chip["int32_alus"][0])
+    return (min(alus, of_integers) if of_integers else alus) / _cores(chip)
+
+
+def _cores(chip: ArchitectureTable) -> float:
+    """Cores that run blocks of threads: multiprocessors of a SIMT chip, vector cores of others."""
+    return float((multiprocessors(chip) if chip["simt"][0] else chip["vector_cores"])[0])
 
 
 def stream_chip(chip: ArchitectureTable) -> StreamChip:
     """The fields of a chip, a table of one, that the law needs."""
-    cores = float(chip["vector_cores"][0])
+    cores = _cores(chip)
     return StreamChip(
         cores=cores,
         alus=_function_alus(chip),

@@ -157,7 +157,8 @@ class Candidates:
     @property
     def differing(self) -> tuple[str, ...]:
         """Those, and figures of the base chip that follow from them: what tells a candidate from the base."""
-        return tuple(dict.fromkeys((*self.varied, *(override.field for override in self.space.overrides))))
+        figures = (override.field for override in self.space.overrides)
+        return tuple(dict.fromkeys((*self.varied, *self.space.grown_fields, *figures)))
 
     def number(self, fields: Mapping[str, FieldValue]) -> int:
         """The number of the candidate with these hardware fields; those that do not vary are not looked at.

@@ -16,7 +16,7 @@ from phaze.hardware.derived_figures import (
     register_bytes,
     vector_alus,
 )
-from phaze.hardware.hardware_fields import code, given_or
+from phaze.hardware.hardware_fields import code
 from phaze.hardware.physical_constants import constants, lookup
 
 UM2 = 1e-6
@@ -102,7 +102,7 @@ def _silicon_parts_mm2(table: ArchitectureTable) -> dict[str, Floats]:
     link_shrink = 1.0 + c["logic_io_share_link"] * (logic - 1.0)
     per_site = c.column(table, "hbm_generation", "area_mm2")
     parts["hbm_phy"] = hbm_sites(table) * per_site * hbm_shrink
-    links = given_or(table, "link_on_die_bytes_per_s", table["link_bandwidth_bytes_per_s"])
+    links = _on_die(table, "link_on_die_bytes_per_s", table["link_bandwidth_bytes_per_s"])
     # The constant is per GB/s of both directions summed; the field is per direction.
     parts["link"] = 2.0 * links * 1e-9 * c["link_area_mm2_per_gb_per_s"] * link_shrink
     parts["misc"] = table["n_dies"] * c["misc_area_mm2"] * logic
@@ -116,7 +116,7 @@ def _core_parts_mm2(table: ArchitectureTable, logic: Floats) -> dict[str, Floats
     gates = logic * on_die * UM2
     lanes = vector_alus(table) * gates
     memory = sram * on_die / MIB
-    on_die_global = given_or(table, "global_buffer_on_die_bytes", table["global_buffer_bytes"])
+    on_die_global = _on_die(table, "global_buffer_on_die_bytes", table["global_buffer_bytes"])
     per_mib = c.column(table, "global_buffer_kind", "area_mm2_per_mib")
     per_port = c.column(table, "global_buffer_kind", "port_mm2_per_byte_per_cycle")
     return {
@@ -130,6 +130,11 @@ def _core_parts_mm2(table: ArchitectureTable, logic: Floats) -> dict[str, Floats
         "global": on_die_global * per_mib * sram / MIB
         + table["global_buffer_bytes_per_cycle"] * per_port * logic,
     }
+
+
+def _on_die(table: ArchitectureTable, field: str, in_use: Floats) -> Floats:
+    """What is on the die where some of it is switched off: what is given, and never less than what is in use."""
+    return np.fmax(table[field], in_use)
 
 
 def _phaze_parts_mm2(table: ArchitectureTable) -> dict[str, Floats]:

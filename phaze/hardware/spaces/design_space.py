@@ -16,7 +16,7 @@ from phaze.errors import InputError
 from phaze.hardware.architecture import Architecture, from_table
 from phaze.hardware.architecture_naming import architecture_id
 from phaze.hardware.architecture_table import ArchitectureTable
-from phaze.hardware.hardware_fields import FieldKind, FieldValue, field_table
+from phaze.hardware.hardware_fields import FieldKind, FieldValue, field_table, grown, scaled
 from phaze.hardware.silicon.die_area import area_mm2
 from phaze.hardware.spaces.network_axes import NetworkAxes
 from phaze.hardware.spaces.space_axis import Axis, Cells, Condition, Override, cells
@@ -154,6 +154,16 @@ class DesignSpace:
         """Fields that differ between architectures, tied ones included."""
         return tuple(name for axis in self.axes for name in axis.fields) + tuple(self.ties)
 
+    @property
+    def grown_fields(self) -> tuple[str, ...]:
+        """Totals of the base chip that differ between architectures because counts that they are made of do."""
+        varied = set(self.fields_varied)
+        return tuple(
+            name
+            for name, total in field_table().items()
+            if varied & set(total.grows_with) and name not in varied and self.base.fields.get(name)
+        )
+
     def table(self, rows: slice | Iterable[int] | None = None) -> ArchitectureTable:
         """The architectures with the given numbers; all of them by default. Constant columns share memory."""
         return self._grid_table(self._grid_rows(rows))
@@ -226,7 +236,9 @@ class DesignSpace:
     def completed(self, varied: Mapping[str, FieldValue]) -> dict[str, FieldValue]:
         """All fields of an architecture from those that vary: the others are the base chip's."""
         fields = {**self.base.fields, **varied}
-        return {o.field: o.value for o in self.overrides if o.holds_for(fields)} | fields
+        fields |= grown(self.base.fields, fields, varied)
+        figures = {o.field: o.value_for(fields) for o in self.overrides if o.holds_for(fields)}
+        return {name: value for name, value in figures.items() if value is not None} | fields
 
     def tied_value(self, name: str, value: FieldValue | None) -> FieldValue | None:
         """The value of a tied field where its source has this one."""
@@ -288,8 +300,14 @@ class DesignSpace:
         for name in field_table():
             if name not in columns:
                 columns[name] = np.broadcast_to(cells(name, [self.base.fields.get(name)]), len(numbers))
+        columns |= {name: self._grown(name, columns) for name in self.grown_fields}
         columns |= {o.field: o.column(columns, len(numbers)) for o in self.overrides}
         return ArchitectureTable({name: columns[name] for name in field_table()})
+
+    def _grown(self, name: str, columns: Mapping[str, Cells]) -> Cells:
+        """The column of a total of the base chip, from those of the counts that it is made of."""
+        own = self.base.fields
+        return scaled(name, own[name], field_table()[name].counts(own), columns)
 
     def _tied(self, name: str, source: Cells) -> Cells:
         """The column of a tied field from that of its source."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from phaze.arrays import Flags
-from phaze.hardware.hardware_fields import FieldValue, field_table
+from phaze.hardware.hardware_fields import FieldValue, field_table, scaled
 
 Cells = NDArray[Any]
 Option = tuple[FieldValue | None, ...]
@@ -37,19 +37,27 @@ class Condition:
 class Override:
     """A figure of the base chip: it stands for the rule where one is like that chip, and is absent elsewhere.
 
-    `where`: the base chip's own values of the fields that the figure overrules.
+    `where`: the base chip's own values of the fields that the figure overrules; `made_of`: its counts of what the
+    figure is a total of, with which it grows.
     """
 
     field: str
     value: FieldValue
     where: tuple[Condition, ...]
+    made_of: Mapping[str, FieldValue] = field(default_factory=dict)
 
     def column(self, columns: Mapping[str, Cells], rows: int) -> Cells:
         """The figure or absent, one per row of the columns."""
         like: Flags = np.ones(rows, dtype=np.bool_)
         for condition in self.where:
             like &= condition.holds(columns)
-        return np.where(like, cells(self.field, [self.value]), cells(self.field, [None]))
+        return np.where(
+            like, scaled(self.field, self.value, self.made_of, columns), cells(self.field, [None])
+        )
+
+    def value_for(self, fields: Mapping[str, FieldValue]) -> FieldValue | None:
+        """The figure for one architecture for whose fields it holds."""
+        return field_table()[self.field].decode(scaled(self.field, self.value, self.made_of, fields)[()])
 
     def holds_for(self, fields: Mapping[str, FieldValue | None]) -> bool:
         """Whether it holds for the fields of one architecture."""

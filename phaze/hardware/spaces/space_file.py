@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal
@@ -36,12 +36,23 @@ def check_space(space: DesignSpace, where: str) -> None:
     """Raises InputError, with the path in the file `where`, for what cannot be searched."""
     for axis in space.axes:
         _check_precision(axis, where)
+    _check_facts(space.fields_varied, where)
     _check_constraints(space, where)
     limit = LARGEST_FILTERED if space.is_filtered else LARGEST
     if space.grid_size > limit:
         raise InputError(
             f"{where}: axes: {space.grid_size:.3g} combinations are more than the {limit:.3g} that can be "
             + ("filtered; drop conditions and constraints, or values" if space.is_filtered else "numbered")
+        )
+
+
+def _check_facts(varied: Iterable[str], where: str) -> None:
+    """A search would choose the best of them, for nothing."""
+    facts = [name for name in varied if field_named(name, where).fact]
+    if facts:
+        raise InputError(
+            f"{where}: axes: {', '.join(facts)} costs neither area nor power, so no space can choose it; "
+            "give it in the base chip or with --fix"
         )
 
 
@@ -166,7 +177,7 @@ def _from_content(content: object, where: str) -> DesignSpace:
 def _override(base: Architecture, name: str) -> Override:
     """A figure of a chip, which holds where what it overrules is as in that chip."""
     like = (Condition(other, (base.fields.get(other),)) for other in field_named(name, base.name).overrules)
-    return Override(name, base.fields[name], tuple(like))
+    return Override(name, base.fields[name], tuple(like), field_named(name, base.name).counts(base.fields))
 
 
 def _axes(file: _SpaceFile, base: Architecture, where: str) -> tuple[Axis, ...]:
