@@ -84,7 +84,7 @@ def _sampled(options: SweepOptions) -> _Done:
         interruptible() as interrupted,
         progress(quiet=options.quiet) as report,
         logged_progress(folder, report, _typed()) as log,
-        open_executor(options.workers, options.executor) as team,
+        open_executor(options.workers, options.executor, interrupted) as team,
     ):
         sampling = Sweep(
             plan, log, interrupted, SearchResources(team, shared_store(cached=not options.no_cache))

@@ -54,6 +54,11 @@ class Store(Protocol):
         """Remember; a value that is there already stays."""
 
 
+def never() -> bool:
+    """Nobody asks for an end."""
+    return False
+
+
 class InThisProcess:
     """Works in this process, one piece after the other."""
 

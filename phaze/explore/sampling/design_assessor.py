@@ -22,12 +22,12 @@ from phaze.explore.evaluation.flops_utilisation import flops_utilisation
 from phaze.explore.evaluation.sample_costs import SampleCosts
 from phaze.explore.evaluation.training_config import TrainingConfig, config_of_row, config_row
 from phaze.explore.request.explore_request import Task
-from phaze.explore.request.search_resources import NoStore, Store
+from phaze.explore.request.search_resources import NoStore, Store, never
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.budgets import Limit
 from phaze.hardware.silicon.die_area import area_mm2
 from phaze.hardware.silicon.package_power import tdp_w
-from phaze.scheduling.passes import SolveLimits
+from phaze.scheduling.effort import LimitsOver, SolveLimits
 from phaze.tolerances import SETTLED_STATES
 
 Row = dict[str, Any]
@@ -39,11 +39,13 @@ _ONE = np.array([0])
 class Assessor:
     """Evaluates candidates, each by itself: an answer does not depend on what else is asked, or by whom.
 
-    `candidates`: those of the whole grid, whose numbers are asked for. It is work that other processes can do.
+    `candidates`: those of the whole grid, whose numbers are asked for. `stop`: whether nothing is wanted any more,
+    looked at while a candidate is evaluated. It is work that other processes can do, whose copies know no end.
     """
 
     task: Task
     candidates: Candidates
+    stop: Callable[[], bool] = field(default=never, compare=False)
     _shared: list[Evaluator] = field(default_factory=list)
     _misfits: dict[float, float] = field(default_factory=dict)
 
@@ -52,13 +54,25 @@ class Assessor:
 
         The columns of a design table that the best placement decides, its config, and `memory_missed`: by what
         share the memory is too small (at most 0 where the workload fits). Where it does not fit, that alone.
+        Raises LimitsOver where it is stopped before.
         """
         table = self.candidates.table(np.array([piece], dtype=np.int64))
         evaluator = self._on(table)
-        found = best_points(evaluator, _ONE, _effort())
+        found = best_points(evaluator, _ONE, _effort(self.stop), told=lambda _: self._look())
+        self._look()
         if (config := found.configs[0]) is None:
             return {"memory_missed": self._misfit(table)}
-        return self._row(evaluator, config, float(found.upper_s[0]))
+        row = self._row(evaluator, config, float(found.upper_s[0]))
+        self._look()
+        return row
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process gets: all but the end, which this one alone hears of."""
+        return {**vars(self), "stop": never}
+
+    def _look(self) -> None:
+        if self.stop():
+            raise LimitsOver
 
     @property
     def content(self) -> str:
@@ -98,8 +112,9 @@ class Assessor:
     def _row(self, evaluator: Evaluator, config: TrainingConfig, seconds: float) -> Row:
         """The columns of a design table that its placement decides, and the config."""
         task = self.task
-        plan = evaluator.plans(config, _ONE, np.array([seconds]), _effort())[0]
+        plan = evaluator.plans(config, _ONE, np.array([seconds]), _effort(self.stop))[0]
         if plan is None:
+            self._look()
             msg = f"no plan in the setting {config} that an iteration time was found for"
             raise AssertionError(msg)
         ((seconds, joules, memory_bytes),) = time_energy_memory(evaluator, config, {0: plan})
@@ -138,8 +153,8 @@ class Assessor:
         return any(np.isfinite(evaluator.iteration_bound(config, _ONE)[0]) for config in evaluator.configs)
 
 
-def _effort() -> SolveLimits:
-    return SolveLimits(lambda: np.inf, SETTLED_STATES)
+def _effort(stop: Callable[[], bool] = never) -> SolveLimits:
+    return SolveLimits(lambda: 0.0 if stop() else np.inf, SETTLED_STATES)
 
 
 Assess = Callable[[Sequence[int]], Iterable[Row]]

@@ -32,6 +32,7 @@ from phaze.explore.sampling.shared_study import StudyMeeting
 from phaze.explore.sampling.space_parameters import parameters
 from phaze.explore.sampling.study_record import StudyPlace, StudyRecord, evaluation_identity, study_identity
 from phaze.explore.sampling.study_storage import hang_up, open_storage, opening, reaching
+from phaze.scheduling.effort import LimitsOver
 
 Assess = Callable[[Sequence[int]], Iterator[Row]]
 _NUMBER = "candidate"  # user attribute: the number of a trial's candidate in the whole grid of the space
@@ -126,7 +127,7 @@ class Sweep:
     @cached_property
     def assessor(self) -> Assessor:
         """Evaluator of candidates by their number in the whole grid of the space."""
-        return Assessor(self.plan.task, self._scope.grid)
+        return Assessor(self.plan.task, self._scope.grid, self.stop)
 
     @cached_property
     def _remembered(self) -> RememberedFigures:
@@ -193,7 +194,7 @@ class Sweep:
             if self.stop():
                 return False
             if point.number in new and point.number not in self._known:
-                if (row := next(found, None)) is None:  # stopped while other hosts were at it
+                if (row := _found(found)) is None:
                     return False
                 self._known[point.number] = (
                     self._figures(point.number) | self.assessor.costs(point.number, row) | row
@@ -264,6 +265,14 @@ def non_dominated(rows: Sequence[Row], objectives: Sequence[Metric]) -> tuple[Ro
         )
 
     return tuple(row for i, row in enumerate(rows) if not beaten(i))
+
+
+def _found(rows: Iterator[Row]) -> Row | None:
+    """The next row; None where it was stopped while this process or other hosts were at it."""
+    try:
+        return next(rows, None)
+    except LimitsOver:
+        return None
 
 
 def _value(metric: Metric, figures: Row) -> float | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pickle
 import platform
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib.metadata import version
@@ -14,9 +14,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from phaze.errors import InputError, WorkerLostError
-from phaze.explore.request.search_resources import Piece, Result, Work
+from phaze.explore.request.search_resources import Piece, Result, Work, never
 from phaze.runs.executors.packed_work import MOST, Pack, Packs
 from phaze.runs.store.model_version import code_digest
+from phaze.scheduling.effort import LimitsOver
 
 CODE = "code of phaze-dse"
 
@@ -42,17 +43,18 @@ def version_differences(theirs: Mapping[str, str], ours: Mapping[str, str]) -> l
 SCHEMES = {"dask": "tcp", "dask+tls": "tls"}
 CONNECT_S = 10.0  # for the scheduler to answer
 WORKERS_S = 60.0  # for the first worker to be there
+LOOK_S = 0.5  # between looks at whether somebody still waits
 
 
 class Dask(AbstractContextManager["Dask"]):
     """An executor of the workers of one scheduler; pieces of workers that die are done again by others."""
 
-    def __init__(self, address: str, wait_s: float = WORKERS_S) -> None:
-        """Connect to `dask://HOST:PORT` and wait `wait_s` for the first worker.
+    def __init__(self, address: str, wait_s: float = WORKERS_S, stop: Callable[[], bool] = never) -> None:
+        """Connect to `dask://HOST:PORT` and wait `wait_s` for the first worker; `stop`: nobody waits for more.
 
         Raises InputError where the address is none, Dask is not installed, nobody answers or no worker is there.
         """
-        self._address = address
+        self._address, self._stop = address, stop
         self._client = _client(_endpoint(address), address)
         self._packs = Packs()
         try:
@@ -72,17 +74,23 @@ class Dask(AbstractContextManager["Dask"]):
         """Results in the order of the pieces.
 
         Raises what a piece raises, InputError where a worker has another version of phaze, WorkerLostError where
-        a piece has cost several workers or the scheduler has gone.
+        a piece has cost several workers or the scheduler has gone, LimitsOver where nobody waits any more.
         """
         with _told(self._address):
             futures = self._submitted(self._packs.of(work), pieces)
         try:
             for future in futures:
                 with _told(self._address):
-                    found = future.result()
+                    found = self._result(future)
                 yield found
         finally:
             self._client.cancel(futures)
+
+    def _result(self, future: Any) -> Any:  # noqa: ANN401 - Dask has no types
+        while not self._stop():
+            with suppress(TimeoutError) if not future.done() else nullcontext():
+                return future.result(timeout=LOOK_S)
+        raise LimitsOver
 
     def _submitted(self, pack: Pack, pieces: Sequence[Any]) -> list[Any]:
         # A task of its own: every worker fetches the bytes once, and they are made again should they get lost.

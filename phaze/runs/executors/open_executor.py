@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from phaze.errors import InputError
-from phaze.explore.request.search_resources import Executor, InThisProcess
+from phaze.explore.request.search_resources import Executor, InThisProcess, never
 
 
 @contextmanager
-def open_executor(workers: int = 1, address: str | None = None) -> Iterator[Executor]:
+def open_executor(
+    workers: int = 1, address: str | None = None, stop: Callable[[], bool] = never
+) -> Iterator[Executor]:
     """An executor for the time of a block: the Dask cluster at `address`, or `workers` processes on this machine.
 
-    With one worker everything happens in this process. Raises InputError where the options contradict each other
+    With one worker everything happens in this process. `stop`: whether nobody waits for pieces any more that others are
+    at; these then end in LimitsOver. Raises InputError where the options contradict each other
     or the cluster cannot be used.
     """
     if workers < 1:
@@ -25,12 +28,12 @@ def open_executor(workers: int = 1, address: str | None = None) -> Iterator[Exec
     if address is not None:
         from phaze.runs.executors.dask_cluster import Dask
 
-        with Dask(address) as cluster:
+        with Dask(address, stop=stop) as cluster:
             yield cluster
     elif workers == 1:
         yield InThisProcess()
     else:
         from phaze.runs.executors.worker_processes import Processes
 
-        with Processes(workers) as team:
+        with Processes(workers, stop) as team:
             yield team

@@ -7,7 +7,7 @@ import pickle
 import signal
 import traceback
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -15,28 +15,34 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from phaze.errors import WorkerLostError
-from phaze.explore.request.search_resources import Piece, Result, Work, end_with_parent
+from phaze.explore.request.search_resources import Piece, Result, Work, end_with_parent, never
 from phaze.runs.executors.packed_work import Pack, Packs, RecentlyUsed
+from phaze.scheduling.effort import LimitsOver
 
 ATTEMPTS = 2
 """Workers that one piece of work may cost, before it is taken to be the reason."""
+
+LOOK_S = 0.2
+"""Seconds between looks at whether somebody still waits."""
 
 
 @dataclass
 class Processes(AbstractContextManager["Processes"]):
     """An executor of as many processes; they start when they are first needed and end with the block.
 
-    A piece whose worker dies is done again by another one.
+    A piece whose worker dies is done again by another one. `stop`: whether nobody waits any more.
     """
 
     workers: int
+    stop: Callable[[], bool] = never
     _team: list[_Worker] = field(default_factory=list)
     _packs: Packs = field(default_factory=Packs)
 
     def map(self, work: Work[Piece, Result], pieces: Sequence[Piece]) -> Iterator[Result]:
         """Results in the order of the pieces, a free worker taking the next one.
 
-        Raises what a piece raises, and WorkerLostError where a piece has cost `ATTEMPTS` workers.
+        Raises what a piece raises, WorkerLostError where a piece has cost `ATTEMPTS` workers, and LimitsOver where
+        nobody waits any more; workers that are at pieces then end.
         """
         course = _Course(self, self._packs.of(work), pieces)
         try:
@@ -54,9 +60,11 @@ class Processes(AbstractContextManager["Processes"]):
         yield from idle
 
     def answers(self) -> Iterator[_Worker]:
-        """Workers that have answered or died, at least one."""
+        """Workers that have answered or died, at least one. Raises LimitsOver where nobody waits any more."""
         busy = [worker for worker in self._team if worker.doing is not None]
-        ready = wait([worker.pipe for worker in busy])
+        while not (ready := wait([worker.pipe for worker in busy], LOOK_S)):
+            if self.stop():
+                raise LimitsOver
         yield from (worker for worker in busy if worker.pipe in ready)
 
     def lose(self, worker: _Worker) -> str:

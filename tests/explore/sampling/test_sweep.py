@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import subprocess
@@ -105,6 +106,23 @@ def test_stopped_and_resumed_is_the_same_study(make_sweep, sampler, cut):
     resumed, _ = run(parts)
     assert study(parts) == study(whole)
     assert resumed == result
+
+
+def test_stopped_inside_an_evaluation_nothing_of_it_is_kept(make_sweep):
+    """Ctrl-C is heard between the steps of one evaluation, not only between candidates."""
+    whole = make_sweep(4)
+    looks = itertools.count()
+    Sweep(whole, SilentProgress(), lambda: next(looks) < 0).run()
+    asked = next(looks)
+    assert asked > 20
+    for nr, at in enumerate(range(3, asked, 4)):
+        parts, left = make_sweep(4, f"part{nr}"), itertools.count()
+        with suppress(InfeasibleError):
+            Sweep(parts, SilentProgress(), lambda left=left, at=at: next(left) >= at).run()
+        assert next(left) - at < 6  # of the first look on that says stop
+        assert study(parts) == study(whole)[: len(study(parts))]
+        Sweep(parts, SilentProgress()).run()
+        assert study(parts) == study(whole)
 
 
 def test_fewer_trials_first_and_more_later_is_the_same_study(make_sweep):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -44,3 +45,16 @@ class Fragile:
             Path(self.file).touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return 2 * number
+
+
+@dataclass
+class Endless:
+    """Works at everything but nought for longer than anybody waits; says in a file that it has begun."""
+
+    file: str
+
+    def do(self, number):
+        if number:
+            Path(self.file).touch()
+            time.sleep(600)
+        return number

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # spawned workers are given this path
-from errands import Fragile, Powers
+from errands import Endless, Fragile, Powers
 
 from phaze.errors import InfeasibleError, InputError, WorkerLostError
 from phaze.runs.executors.open_executor import open_executor
+from phaze.scheduling.effort import LimitsOver
 
 NUMBERS = list(range(20))
 
@@ -53,6 +54,18 @@ def test_results_nobody_waits_for_do_no_harm(executor):
     assert next(results)[0] == 0
     del results
     assert [value for value, _ in executor.map(Powers(2), [5, 6])] == [25, 36]
+
+
+@pytest.mark.parametrize("kind", ["processes", "dask"])
+def test_nobody_waits_for_a_piece_once_stopped(kind, request, tmp_path):
+    """Ctrl-C while others are at a piece that takes ten minutes."""
+    options = (2, None) if kind == "processes" else (1, request.getfixturevalue("doomed_cluster").address)
+    begun = tmp_path / "begun"
+    with open_executor(*options, begun.exists) as executor:
+        found = executor.map(Endless(str(begun)), [0, 1, 2])
+        with pytest.raises(LimitsOver):
+            list(found)
+    assert begun.exists()
 
 
 def test_a_worker_that_is_killed_costs_nothing_but_time(tmp_path):
