@@ -107,6 +107,11 @@ def _ids(*shape: int) -> torch.Tensor:
     return torch.zeros(shape, device="meta", dtype=torch.long)
 
 
+def _full(*shape: int) -> torch.Tensor:
+    """A mask with content: nothing is left out."""
+    return torch.ones(shape, dtype=torch.bool)
+
+
 _COMPLETED: Mapping[str, Mapping[str, Any]] = {
     "deepseek_v2": {"num_experts_per_tok": 6},  # of DeepSeek-V2-Lite (arXiv 2405.04434)
 }
@@ -188,9 +193,12 @@ def _transformers(name: str) -> Example:
         module, inputs, _ = meta_device_build.example(
             transformers, torch, path / "config.json", config, tokens
         )
+    if name in _MASKED:
+        inputs |= dict(meta_device_build.full_masks(module, inputs))
     return Example(module, (), inputs)
 
 
+_MASKED = ("qwen2_audio",)  # types that take no masks for granted
 _TEXT, _STEP = 77, (1,)
 
 _DIFFUSERS: Mapping[str, tuple[Mapping[str, Any], Callable[[], Mapping[str, Any]]]] = {
@@ -266,7 +274,7 @@ _DIFFUSERS: Mapping[str, tuple[Mapping[str, Any], Callable[[], Mapping[str, Any]
             "hidden_states": _zeros(1, 12, 3, 60, 106),
             "encoder_hidden_states": _zeros(1, 256, 4096),
             "timestep": _ids(1),
-            "encoder_attention_mask": torch.ones(1, 256, dtype=torch.bool, device="meta"),
+            "encoder_attention_mask": _full(1, 256),
         },
     ),
     "Lumina2Transformer2DModel": (
@@ -275,7 +283,7 @@ _DIFFUSERS: Mapping[str, tuple[Mapping[str, Any], Callable[[], Mapping[str, Any]
             "hidden_states": _zeros(1, 16, 64, 64),
             "timestep": _zeros(1),
             "encoder_hidden_states": _zeros(1, 64, 1024),
-            "encoder_attention_mask": torch.ones(1, 64, dtype=torch.bool, device="meta"),
+            "encoder_attention_mask": _full(1, 64),
         },
     ),
     "SanaTransformer2DModel": (

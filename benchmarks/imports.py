@@ -187,10 +187,12 @@ def torch_flops(example: Any, training: bool) -> int:
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
 
+    from phaze.workload.torch_export.known_content import full_masks
     from phaze.workload.torch_export.recorded_decisions import Decisions, deciding
-    from phaze.workload.torch_export.torch_tracing import _as_if_on_cpu
+    from phaze.workload.torch_export.recording_places import as_if_on_cpu
 
     shared = unbatched(example.keywords)
+    full = full_masks(torch, {**dict(enumerate(example.inputs)), **example.keywords})
 
     def wide(value: Any, place: str, narrow: bool, batch: int = BATCH) -> Any:
         if isinstance(value, dict):
@@ -210,7 +212,7 @@ def torch_flops(example: Any, training: bool) -> int:
         counter = FlopCounterMode(display=False, custom_mapping=mapping)
         given = (wide(example.inputs, place, narrow), wide(dict(example.keywords), place, narrow))
         with pretending, sdpa_kernel(SDPBackend.MATH), counter, torch.set_grad_enabled(training):
-            with deciding(torch, Decisions(branch=False)):  # as in the recording
+            with deciding(torch, Decisions(branch=False), module, full):  # as in the recording
                 found = module(*given[0], **given[1])
             if training:
                 floats = [t for t in _tensors(found) if t.grad_fn is not None and t.is_floating_point()]
@@ -223,7 +225,7 @@ def torch_flops(example: Any, training: bool) -> int:
         if "BF16" in str(error):  # grouped products know no other format
             return counted(example.module.bfloat16(), "meta", torch.device("meta"), narrow=True)
         # weights that say they lie on the CPU: code asks for them
-        module, pretending = _as_if_on_cpu(torch, example.module)
+        module, pretending = as_if_on_cpu(torch, example.module)
         with pretending:
             return counted(module, "cpu", nullcontext())
 

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from inspect import Parameter, signature
+from math import prod
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -68,27 +69,32 @@ def build(
 
 def _recorded(module: Module, inputs: dict[str, object], name: str) -> ExportedModel:
     """The model recorded; where it takes no masks for granted, with them."""
-    told = Told(
-        branch=False
-    )  # tokens that are special (global attention) are marked by masks that nobody gives
+    rows = {name: value.shape[0] for name, value in inputs.items() if hasattr(value, "shape")}
+    # tokens that are special (global attention) are marked by masks that nobody gives
+    told = Told(branch=False, rows=rows)
     try:
         return record(module, (), inputs, name, told)
     except InputError as error:
-        missing = {key: like for key, like in _masks(module, inputs) if "'NoneType' object" in str(error)}
+        missing = {key: like for key, like in full_masks(module, inputs) if "'NoneType' object" in str(error)}
         if not missing:
             raise
         return record(module, (), inputs | missing, name, told)
 
 
-def _masks(module: Module, inputs: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """Masks that a model knows for inputs that it is given, (batch, positions)."""
+def full_masks(module: Module, inputs: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Masks that a model knows for inputs that it is given, (batch, positions): they leave nothing out."""
     known = signature(module.forward).parameters
     for name, of in (("attention_mask", "input_ids"), ("decoder_attention_mask", "decoder_input_ids")):
         if name in known and of in inputs:
-            yield name, inputs[of]
+            yield name, _full(inputs[of])
     features: Any = inputs.get("input_features")
     if "feature_attention_mask" in known and features is not None:
-        yield "feature_attention_mask", features[:, 0].long()
+        yield "feature_attention_mask", _full(features[:, 0])
+
+
+def _full(like: Module) -> object:
+    """A mask that leaves nothing out: with content, which tells so."""
+    return like.new_ones(like.shape, device="cpu").long()
 
 
 def example(
@@ -182,6 +188,7 @@ def _inputs(
         "entity_position_ids": _mentions,
         "inputs": _ids,  # Perceiver, of words
         "image_embeds_position_mask": _marks,
+        "input_features_mask": _whole_sound,
     }
     if main not in makers:
         raise InputError(f"{path}: the model reads {main}; give it to phaze.from_torch with example inputs")
@@ -198,6 +205,8 @@ def _inputs(
     wanted += [name for name in ("entity_ids", "entity_position_ids") if name in known]
     if "pixel_values" in wanted and "image_embeds_position_mask" in known:
         wanted.append("image_embeds_position_mask")  # where words give way to an image (Kosmos-2)
+    if "input_features" in wanted and "audio_soft_tokens_per_image" in config:
+        wanted.append("input_features_mask")  # without which the sound is not read (Gemma 3n)
     given = {name: makers[name](torch, config, tokens) for name in dict.fromkeys(wanted)}
     if config.get("is_encoder_decoder"):
         length = min(tokens, int(config.get("max_target_positions") or tokens))
@@ -206,7 +215,9 @@ def _inputs(
                 (1, length, int(config["num_mel_bins"])), device="meta"
             )
         else:
-            given["decoder_input_ids"] = _ids(torch, config, length)
+            # several streams of tokens of one sample are rows of their own (MusicGen)
+            streams = int((config.get("decoder") or {}).get("num_codebooks") or 1)
+            given["decoder_input_ids"] = torch.zeros((streams, length), dtype=torch.long, device="meta")
     caches = "use_cache" in known or ("kwargs" in known and module.can_generate())
     return {**given, "use_cache": False} if caches and "input_ids" in given else given
 
@@ -259,6 +270,8 @@ def _features(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> obje
         return torch.zeros((1, 1, int(part["spec_size"]) ** 2 // bins, bins), device="meta")
     if "feature_projection_input_dim" in part:  # 10 ms a frame, two of them side by side: one second
         return torch.zeros((1, 50, int(part["feature_projection_input_dim"])), device="meta")
+    if "conf_reduction_factor" in part:  # Gemma 3n: as long as the tokens that stand for a sound in a text
+        return torch.zeros((1, _frames_of_tokens(config, part), int(part["input_feat_size"])), device="meta")
     if "max_source_positions" not in part:
         raise InputError(
             f"{config['model_type']}: no config key tells its frames; give them to phaze.from_torch"
@@ -267,6 +280,18 @@ def _features(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> obje
     if "input_feat_per_channel" in part:  # Speech2Text: frames first
         return torch.zeros((1, frames, int(part["input_feat_per_channel"])), device="meta")
     return torch.zeros((1, int(part["num_mel_bins"]), frames), device="meta")
+
+
+def _frames_of_tokens(config: Mapping[str, Any], part: Mapping[str, Any]) -> int:
+    """Frames that become the tokens of a sound, through strided convolutions and what is left out behind them."""
+    strides = prod(int(along_time) for along_time, _ in part["sscp_conv_stride_size"])
+    return int(config["audio_soft_tokens_per_image"]) * strides * int(part["conf_reduction_factor"])
+
+
+def _whole_sound(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object:
+    """Which frames of a sound are its own, (batch, frames)."""
+    frames = _frames_of_tokens(config, config["audio_config"])
+    return torch.ones((1, frames), dtype=torch.bool)  # with content, which tells that it is full
 
 
 def _samples(torch: ModuleType, config: Mapping[str, Any], tokens: int) -> object:

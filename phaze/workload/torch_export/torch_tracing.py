@@ -6,13 +6,10 @@ The graph of a `torch.export.ExportedProgram` becomes a description without torc
 from __future__ import annotations
 
 import importlib
-import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
-from copy import deepcopy
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from io import StringIO
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +30,9 @@ from phaze.workload.torch_export.exported_program import (
     TensorInfo,
     results_of,
 )
+from phaze.workload.torch_export.known_content import full_masks
 from phaze.workload.torch_export.recorded_decisions import Decisions, deciding, place_of
+from phaze.workload.torch_export.recording_places import as_if_on_cpu, kept_where_alike, silence
 from phaze.workload.workload import Mode, Workload
 
 if TYPE_CHECKING:
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 FxNode = Any
 FxModule = Any
 FxValue = Any
-FakeMode = Any  # torch._subclasses.fake_tensor.FakeTensorMode
 
 _BRANCHING = "cond"
 _NESTED = "wrap"  # higher-order operators that only set a mode for the block inside them
@@ -292,10 +290,15 @@ def from_torch(
 
 @dataclass(frozen=True)
 class Told:
-    """What a user says of a module: axis of the batch in arguments where it is not the first, branch of `cond`."""
+    """What is said of a module beside its inputs.
+
+    `batch_axes`: axis of the batch in arguments where it is not the first, `branch` of `cond`; `rows`: how many of
+    the batch's axis are one sample's, where it is not one.
+    """
 
     batch_axes: Mapping[int | str, int | None] = field(default_factory=dict)
     branch: bool | None = None
+    rows: Mapping[int | str, int] = field(default_factory=dict)
 
 
 def _recorded_for(
@@ -343,31 +346,19 @@ def record(
         return [_program(one, batch, name, told) for one, batch in zip(exported, BATCHES, strict=True)]
 
     decisions = Decisions(told.branch)
-    with _silence():
+    with silence(), kept_where_alike(torch):
         try:
             programs = recorded()
         except _ContentError as error:
             try:
-                with deciding(torch, decisions):
+                full = full_masks(torch, {**dict(enumerate(given)), **keywords})
+                with deciding(torch, decisions, module, full):
                     programs = recorded()
             except InputError:
                 raise error from None  # it depends on more than what can be decided
     if decisions.taken:
         warnings.warn(f"{name}: taken are {', '.join(decisions.taken)}", Remark, stacklevel=2)
     return join_recordings(name, *programs)
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Let torch keep what it would print of a module that it cannot record: errors say it in one sentence."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings(), redirect_stdout(StringIO()), redirect_stderr(StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
 
 
 def _program(exported: Exported, batch: int, name: str, told: Told) -> Program:
@@ -432,7 +423,8 @@ def _exported(
             return value
         if axis is None or value.dim() <= axis:
             return value if device is None else torch.zeros_like(value, device=device)
-        shape = (*value.shape[:axis], batch, *value.shape[axis + 1 :])
+        rows = batch * told.rows.get(argument, 1)
+        shape = (*value.shape[:axis], rows, *value.shape[axis + 1 :])
         return torch.zeros(shape, dtype=value.dtype, device=device or value.device)
 
     def given() -> tuple[tuple[object, ...], dict[str, object]]:
@@ -449,7 +441,7 @@ def _exported(
         fault: Exception = error
     if on_meta and any(told in str(fault) for told in _NEEDS_A_DEVICE):
         try:
-            part, pretending = _as_if_on_cpu(torch, module)
+            part, pretending = as_if_on_cpu(torch, module)
             device = torch.device("cpu")
             with pretending:
                 arguments = given()
@@ -461,32 +453,6 @@ def _exported(
         what = "what it computes depends on the content of tensors, so it is not a fixed graph"
         raise _ContentError(f"{name}: {what}{place_of(fault)}") from fault
     raise InputError(f"{name}: torch.export cannot record it at batch {batch}: {reason}") from fault
-
-
-def _as_if_on_cpu(torch: ModuleType, module: torch.nn.Module) -> tuple[torch.nn.Module, FakeMode]:
-    """A copy of a module without memory whose weights say that they lie on the CPU, and the mode that they live in.
-
-    For modules that put values of their own there, whatever device they are built on.
-    """
-    fakes = importlib.import_module("torch._subclasses.fake_tensor")
-    mode, copied = fakes.FakeTensorMode(allow_non_fake_inputs=True), deepcopy(module)
-    moved: dict[int, object] = {}
-    with mode:  # no setter takes tensors of modes, so they are put where modules keep theirs
-        for table in (table for part in copied.modules() for table in (part._parameters, part._buffers)):
-            for key, value in table.items():
-                if value is not None and value.device.type == "meta":
-                    if id(value) not in moved:
-                        moved[id(value)] = _on_cpu(torch, value)
-                    table[key] = moved[id(value)]
-    return copied, mode
-
-
-def _on_cpu(torch: ModuleType, value: torch.Tensor) -> torch.Tensor:
-    """A tensor (or parameter) like another one, on the CPU."""
-    made = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device="cpu")
-    if not isinstance(value, torch.nn.Parameter):
-        return made
-    return torch.nn.Parameter(made, requires_grad=value.requires_grad)
 
 
 def _recorded_inputs(module: torch.nn.Module, name: str) -> tuple[object, ...]:
