@@ -10,9 +10,18 @@ import phaze
 import phaze.api
 from phaze.api.python_arguments import in_python, meaning
 from phaze.inputs.options.option_model import Options
-from phaze.inputs.options.plan_options import CompareOptions, EvaluateOptions, PlanOptions, PlanPoolsOptions
-from phaze.inputs.options.search_options import RunOptions, SweepOptions
+from phaze.inputs.options.plan_options import (
+    CompareOptions,
+    ConvergenceOptions,
+    EvaluateOptions,
+    FailureOptions,
+    PlanChoices,
+    PlanOptions,
+    PlanPoolsOptions,
+)
+from phaze.inputs.options.search_options import BudgetOptions, RunOptions, SpaceOptions, SweepOptions
 from phaze.inputs.options.serving_options import PlanServingOptions
+from phaze.inputs.options.task_options import EconomicOptions, PassOptions, TaskOptions
 from phaze.inputs.options.whatif_options import (
     WhatIfBubblesOptions,
     WhatIfColocateOptions,
@@ -28,7 +37,23 @@ The verbs of the [command line](cli.md) as functions, with the same names, meani
 with units (`"400W"`, `"800mm2"`) or numbers in SI units (areas in mm2). Names, paths and objects at hand (a workload of
 `phaze.from_torch`, an `Architecture`, a `DesignSpace`, a `Network`) are taken alike, and so are results where an
 architecture or a run is asked for. Every error is a `phaze.errors.PhazeError`. [How to use it](../how-to/python.md).
+
+Arguments that several functions share stand once, under [shared arguments](#shared-arguments).
 """
+_SHARED: Mapping[str, type[Options]] = {
+    "Arguments of a task": TaskOptions,
+    "Arguments of a pass": PassOptions,
+    "Arguments of a fixed plan": PlanChoices,
+    "Arguments of money and carbon": EconomicOptions,
+    "Arguments of budgets": BudgetOptions,
+    "Arguments of a space": SpaceOptions,
+    "Arguments of failures": FailureOptions,
+    "Arguments of progress": ConvergenceOptions,
+}
+"""Options that several functions have in common, by their heading on the page."""
+
+_SHOWN_IN = "evaluate", "explore", "plan"
+"""Functions whose rows of them are the common ones; each has some, together they have all."""
 _VERBS: Mapping[str, type[Options] | None] = {
     "explore": RunOptions,
     "explore_service": RunOptions,
@@ -50,6 +75,10 @@ _VERBS: Mapping[str, type[Options] | None] = {
     "validate": None,
     "from_torch": None,
 }
+_OWN = {"workload", "devices"}
+"""Arguments of a task that stand at every function: they come first there."""
+
+_WITH_MEANING = "| argument | type | default | meaning |", "|---|---|---|---|"
 _RESULTS = (
     *(
         "Explored",
@@ -71,20 +100,49 @@ _RESULTS = (
 
 def reference() -> str:
     """The whole page."""
-    return "\n".join([_HEAD, *map(_function, _VERBS), *map(_result, _RESULTS)])
+    common = _common()
+    functions = (_function(name, common) for name in _VERBS)
+    return "\n".join([_HEAD, *functions, *_shared(common), *map(_result, _RESULTS)])
 
 
-def _function(name: str) -> str:
+def _common() -> dict[str, dict[str, str]]:
+    """Rows of shared arguments by name, by their heading."""
+    rows = {name: row for verb in _SHOWN_IN for name, row in _rows(verb).items()}
+    return {
+        heading: {name: rows[name] for name in model.described() if name not in _OWN}
+        for heading, model in _SHARED.items()
+    }
+
+
+def _shared(common: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    yield "## Shared arguments\n"
+    for heading, rows in common.items():
+        yield "\n".join([f"### {heading}", "", *_WITH_MEANING, *rows.values(), ""])
+
+
+def _function(name: str, common: Mapping[str, Mapping[str, str]]) -> str:
     function = getattr(phaze, name)
     told = inspect.signature(function)
     documented = getattr(phaze.api, name, function)
     text = _text(documented).partition("\n\nArguments:")[0]
     lines = [f"## phaze.{name}", "", f"Returns `{told.return_annotation}`.", "", text, ""]
+    rows = _rows(name)
+    if not _meanings(name, told):
+        return "\n".join([*lines, "| argument | type | default |", "|---|---|---|", *rows.values(), ""])
+    whole = {heading: those for heading, those in common.items() if those.keys() <= rows.keys()}
+    elsewhere = {row for those in whole.values() for row in those.values()}
+    lines += [*_WITH_MEANING, *(row for row in rows.values() if row not in elsewhere), ""]
+    if whole:
+        links = [f"[{heading.lower()}](#{heading.lower().replace(' ', '-')})" for heading in whole]
+        lines += [f"Further, as far as they do not stand above: {', '.join(links)}.", ""]
+    return "\n".join(lines)
+
+
+def _rows(name: str) -> dict[str, str]:
+    """Rows of the arguments of a function, by name."""
+    told = inspect.signature(getattr(phaze, name))
     meanings = _meanings(name, told)
-    rows = (_argument(one, meanings) for one in told.parameters.values())
-    if meanings:
-        return "\n".join([*lines, "| argument | type | default | meaning |", "|---|---|---|---|", *rows, ""])
-    return "\n".join([*lines, "| argument | type | default |", "|---|---|---|", *rows, ""])
+    return {one.name: _argument(one, meanings) for one in told.parameters.values()}
 
 
 def _meanings(name: str, told: inspect.Signature) -> Mapping[str, str]:
