@@ -9,8 +9,6 @@ from functools import cached_property
 from math import inf, prod
 from typing import TypeVar
 
-import numpy as np
-
 from phaze.parallel.parallel_plan import Offload, ParallelPlan, changed_plan
 from phaze.parallel.plan_batches.memory_fit import frugal
 from phaze.parallel.plan_batches.plan_batch import batch_bounds_s
@@ -20,6 +18,7 @@ from phaze.parallel.plan_search.layer_recompute import LayerRecompute
 from phaze.parallel.plan_search.memory_bounds import MemoryBounds
 from phaze.parallel.plan_search.plan_answer import EvaluatedPlan, PlanAnswer, PlanBreakdown, Slowdown
 from phaze.parallel.plan_search.plan_lower_bounds import rest_key, rest_s
+from phaze.parallel.plan_search.plans_in_order import PlansInOrder
 from phaze.parallel.plan_search.screened_plans import OpenPlan, ScreenedPlans, screened_plans
 from phaze.parallel.plan_space import PlanSpace
 from phaze.parallel.training.iteration_estimate import Estimator
@@ -112,22 +111,17 @@ class _Search:
     unfit: list[OpenPlan] = field(default_factory=list)
     seen: set[tuple[int, int]] = field(default_factory=set)
     looked_at: int = 0
+    opened: int = 0
 
     def answer(self) -> PlanAnswer:
         """Look at all plans in the order of their bounds, which grow tighter where they are low."""
-        opened = self.screened
-        bounds_s = opened.bounds_s * opened.each(self.slowdown)
-        order = np.argsort(bounds_s, kind="stable")
-        waiting = [*bounds_s[order].tolist(), inf]
-        queues, taken = self.queues, 0
+        queues, waiting = self.queues, PlansInOrder(self.screened, self.slowdown)
         while True:
             lowest = min(queues.lowest, self._worst, NEVER_S)
-            if waiting[taken] < lowest:
-                more = min(max(_AT_ONCE, taken // _MORE), len(order) - taken)
-                self._open(order[taken : taken + more].tolist())
-                taken += more
+            if waiting.least_s(lowest) < lowest:
+                self._open(waiting.take(max(_AT_ONCE, waiting.taken // _MORE)))
             elif queues.lowest <= lowest < min(self._worst, NEVER_S):
-                self._look(waiting[taken])
+                self._look(waiting.least_s(lowest))
             else:
                 break
         left = sum(self._number(some.pipeline) for *_, some in (*queues.screened, *queues.opened))
@@ -139,7 +133,8 @@ class _Search:
             for _, place, first, some in queues.fitting
             for number in range(first, first + len(some.orders))
         )
-        self.account.pruned += left + int(opened.each(self._number)[order[taken:]].sum())
+        every = int((self.screened.figures(self._number) * self.screened.cuts).sum())
+        self.account.pruned += left + every - self.opened
         self.account.out_of_memory = self.memory.out_of_memory + sum(
             self._number(one.pipeline) for one in self.unfit
         )
@@ -226,6 +221,7 @@ class _Search:
     def _open(self, places: Sequence[int]) -> None:
         """Bounds of pipelines that know what their devices run again; those that do not fit at all are left."""
         waiting = self.screened.known(places)
+        self.opened += sum(self._number(one.pipeline) for one in waiting)
         bounds_s, fits = self._memory_bounds.bounds(waiting)
         for place, one, bound_s, fit in zip(places, waiting, bounds_s.tolist(), fits.tolist(), strict=True):
             if not fit:

@@ -65,6 +65,19 @@ def turning_s(
     return found
 
 
+def least_rounds(stages: int, microbatches: Integers) -> Floats:
+    """At least `busy_bound_s` of 1F1B of one chunk per device, (n,), however a second of work is cut into stages.
+
+    With work w_i of p devices, W in all, A_i before and U_i behind device i, and m microbatches: from m w_i + A_i <= T
+    for every device W <= T (1 - (1 - 1/m)^p). Where m > p also W + U_i + (m - p + i) w_i <= T. The means of both over
+    all devices are m/p W + ((p-1) W - S)/p and m/p W + 2 S/p, with S the sum of i w_i: a third of the second and two of
+    the first leave (m + 2/3 (p - 1))/p W.
+    """
+    m = np.asarray(microbatches, dtype=np.float64)
+    found: Floats = 1 / (1 - (1 - 1 / m) ** stages)
+    return np.where(m > stages, np.maximum(found, (m + 2 / 3 * (stages - 1)) / stages), found)
+
+
 def _least_ahead(seconds: Floats, own: NDArray[np.int64]) -> Floats:
     """Least seconds of all chunks ahead of a device's first one, (n, p)."""
     return _over(np.minimum, np.cumsum(seconds, axis=-1) - seconds, own)

@@ -1,7 +1,8 @@
 """All plans of a space, each pipeline under each schedule and cut, with lower bounds of the pipelines' seconds.
 
-What plans there are hangs on no architecture: it is worked out once for all that share `PlanLayouts`. Where layers
-have to be scheduled on cores, bounds are first those of layers that take what they take at least.
+What plans there are hangs on no architecture: it is worked out once for all that share `PlanLayouts`. Pipelines are
+first bounded by all of their layers together, in whichever way they are cut, and cut where that leaves them. Where
+layers have to be scheduled on cores, bounds are first those of layers that take what they take at least.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from phaze.parallel.chunk_division import Division
 from phaze.parallel.parallel_plan import ParallelPlan, changed_plan
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.parallel.plan_batches.stage_cuts import block_flops, cuts_of
-from phaze.parallel.plan_search.plan_lower_bounds import busy_bound_s
+from phaze.parallel.plan_search.plan_lower_bounds import busy_bound_s, least_rounds
 from phaze.parallel.plan_space import PlanSpace
 from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.parallel.training.memory_footprint import recomputed_groups
@@ -50,16 +51,18 @@ class OpenPlan:
 
 @dataclass(frozen=True)
 class _Pipelines:
-    """Pipelines, (n,), of so many stages and microbatches, (n,), whose layers are cut before some groups, (C,).
+    """Pipelines, (n,), of equally many stages and chunks, and of so many microbatches, (n,), cut in several ways, (C,).
 
-    `places`, (n,): whose layers they have, of those that are `alike`. `rows` of those that run each schedule.
+    `places`, (n,): whose layers they have, of those that are `alike`. `first_groups` (C, parts): groups before which
+    the layers are cut. `rows` of those that run each schedule: pipelines under schedules, one schedule after the other,
+    are the columns, (R,).
     """
 
     alike: _Alike
     each: tuple[ParallelPlan, ...]
     places: Integers
     microbatches: Integers
-    cut: tuple[int, ...]
+    cuts: tuple[tuple[int, ...], ...]
     first_groups: Integers
     rows: dict[Schedule, Integers]
 
@@ -67,6 +70,28 @@ class _Pipelines:
     def stages(self) -> int:
         """Stages of all of them."""
         return self.each[0].pipeline_parallel
+
+    @cached_property
+    def row(self) -> Integers:
+        """The pipeline of every column, (R,)."""
+        return np.concatenate(list(self.rows.values()))
+
+    @cached_property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The schedule of every column, (R,)."""
+        return tuple(schedule for schedule, rows in self.rows.items() for _ in rows)
+
+    @cached_property
+    def least_rounds(self) -> Floats:
+        """At least the seconds of every column, (R,), in whichever way it is cut, for a second that all layers take."""
+        m, each = self.microbatches, []
+        for schedule, rows in self.rows.items():
+            even = schedule is Schedule.ONE_F_ONE_B and self.each[0].chunks == 1
+            copies = schedule.weight_copies
+            each.append(
+                least_rounds(self.stages, m[rows]) if even else m[rows] // copies * copies / self.stages
+            )
+        return np.concatenate(each)
 
 
 @dataclass(frozen=True)
@@ -78,24 +103,29 @@ class _Alike:
     shapes: tuple[ParallelPlan, ...]
 
     def pipelines(self) -> Iterator[_Pipelines]:
-        """Those of equally many stages and chunks, cut in each way."""
+        """Those of equally many stages and chunks."""
         every: dict[tuple[int, int], list[tuple[int, ParallelPlan]]] = {}
         for place, shape in enumerate(self.shapes):
             for deep in self.space.pipelines(shape, self.layouts.cluster, len(self._blocks)):
                 every.setdefault((deep.pipeline_parallel, deep.chunks), []).append((place, deep))
         for some in every.values():
             places, deeps = zip(*some, strict=True)
-            yield from self._cut(deeps, np.array(places))
+            if (cut := self._cut(deeps, np.array(places))) is not None:
+                yield cut
 
-    def _cut(self, deeps: tuple[ParallelPlan, ...], places: Integers) -> Iterator[_Pipelines]:
-        """The same pipelines, cut in each way."""
+    def _cut(self, deeps: tuple[ParallelPlan, ...], places: Integers) -> _Pipelines | None:
+        """The same pipelines, cut in each way; None where there is none."""
+        cuts = cuts_of(deeps[0], self.space, self._flops, self.layouts)
         microbatches = np.array([self.layouts.microbatches(deep) for deep in deeps])
         runs = {m: self.space.runs(deeps[0], m) for m in dict.fromkeys(microbatches.tolist())}
         schedules = dict.fromkeys(one for some in runs.values() for one in some)
+        if not cuts or not schedules:
+            return None
         rows = {one: np.flatnonzero([one in runs[m] for m in microbatches.tolist()]) for one in schedules}
-        for cut in cuts_of(deeps[0], self.space, self._flops, self.layouts):
-            division = self.layouts.division(changed_plan(deeps[0], stages=cut))  # of all: groups are alike
-            yield _Pipelines(self, deeps, places, microbatches, cut, division.first_groups, rows)
+        # Groups of layers are alike for all.
+        divisions = (self.layouts.division(changed_plan(deeps[0], stages=cut)) for cut in cuts)
+        first_groups = np.array([division.first_groups for division in divisions])
+        return _Pipelines(self, deeps, places, microbatches, cuts, first_groups, rows)
 
     @cached_property
     def again(self) -> Flags:
@@ -146,13 +176,20 @@ class _Layers:
             self._exact[place] = self.estimator.passes(self.alike.shapes[place])[None]
         return self._exact[place]
 
-    def cut(self, rows: Floats, first_groups: Integers) -> ChunkPasses:
-        """Pass times, (n, C), from rows (7, n, G) of layers that are cut before some groups."""
-        device_s, weight_s = (np.add.reduceat(some, first_groups, axis=-1) for some in (rows[:3], rows[6]))
-        launches_s = np.zeros_like(device_s)
-        if self._launches:
-            np.add.reduceat(rows[3:6], first_groups, axis=-1, out=launches_s)
-        return ChunkPasses(device_s, launches_s, weight_s, self.estimator.framework)
+    @cached_property
+    def whole_s(self) -> Floats:
+        """Seconds of all groups one after the other, (N,), but for what launches add."""
+        found: Floats = self.bounding[:3].sum(axis=(0, 2)) * (1 - BOUND_ROUNDING)
+        return found
+
+    def cut(self, places: Integers, first_groups: Integers) -> ChunkPasses:
+        """Pass times, (C n, parts), of some layers (n,) that are cut before groups in each of C ways (C, parts)."""
+        rows, shape = self.bounding[:, places], (len(first_groups) * len(places), first_groups.shape[1])
+        used = rows if self._launches else rows[[0, 1, 2, 6]]
+        summed = np.stack([np.add.reduceat(used, first, axis=-1) for first in first_groups], axis=1)
+        summed = summed.reshape(len(used), *shape)
+        launches_s = summed[3:6] if self._launches else np.zeros_like(summed[:3])
+        return ChunkPasses(summed[:3], launches_s, summed[-1], self.estimator.framework)
 
     @cached_property
     def _launches(self) -> bool:
@@ -162,56 +199,128 @@ class _Layers:
 
 @dataclass(frozen=True)
 class _Screened:
-    """Pipelines under one schedule with their bounds, (n,)."""
+    """Pipelines under their schedules, (R,), with their bounds in each of their cuts, (C, R), as far as they are known.
 
-    bounds_s: Floats
+    Bounds of a column are not a number as long as nobody has asked for them.
+    """
+
     pipelines: _Pipelines
-    schedule: Schedule
     layers: _Layers
+    bounds_s: Floats
 
-    @property
-    def rows(self) -> Integers:
-        """Which of the pipelines they are, (n,)."""
-        return self.pipelines.rows[self.schedule]
+    @classmethod
+    def of(cls, pipelines: _Pipelines, layers: _Layers) -> _Screened:
+        """Nothing is bounded yet."""
+        return cls(pipelines, layers, np.full((len(pipelines.cuts), len(pipelines.row)), np.nan))
 
-    def place(self, row: int) -> int:
+    @cached_property
+    def least_s(self) -> Floats:
+        """At least every bound of a column, (R,)."""
+        some = self.pipelines
+        found: Floats = some.least_rounds * self.layers.whole_s[some.places[some.row]]
+        return found
+
+    def known(self, columns: Integers) -> Floats:
+        """Bounds (C, n) of some columns."""
+        new = columns[np.isnan(self.bounds_s[0, columns])]
+        start = 0
+        for schedule, rows in self.pipelines.rows.items():
+            mine = new[(new >= start) & (new < start + len(rows))]
+            if len(mine):
+                self.bounds_s[:, mine] = self._bounded(schedule, self.pipelines.row[mine])
+            start += len(rows)
+        return self.bounds_s[:, columns]
+
+    def _bounded(self, schedule: Schedule, rows: Integers) -> Floats:
+        """Bounds (C, n) of some pipelines under a schedule."""
+        some = self.pipelines
+        passes = self.layers.cut(some.places[rows], some.first_groups)
+        microbatches = np.tile(some.microbatches[rows], len(some.cuts))
+        return busy_bound_s(schedule, some.stages, passes, microbatches).reshape(len(some.cuts), -1)
+
+    def place(self, column: int) -> int:
         """Whose layers one of them has, of those that are alike."""
-        return int(self.pipelines.places[self.rows[row]])
+        return int(self.pipelines.places[self.pipelines.row[column]])
 
-    def at(self, row: int, *, rough: bool) -> OpenPlan:
+    def at(self, cut: int, column: int, *, rough: bool) -> OpenPlan:
         """One of them with its bound."""
-        pipeline = self.pipelines.each[int(self.rows[row])]
-        return OpenPlan(float(self.bounds_s[row]), pipeline, self.schedule, self.pipelines.cut, rough)
+        some, bound_s = self.pipelines, float(self.known(np.array([column]))[cut, 0])
+        pipeline = some.each[int(some.row[column])]
+        return OpenPlan(bound_s, pipeline, some.schedules[column], some.cuts[cut], rough)
 
 
 @dataclass(frozen=True)
 class ScreenedPlans:
-    """All plans of a space by their places, with bounds (N,) that recompute nothing that need not be.
+    """All plans of a space by their places, (N,), with bounds that recompute nothing that need not be.
 
-    Places go from one pipeline to the next; of those that differ in ZeRO stage and order alone there is one. `rough`:
-    layers take what they take at least.
+    Places go from one pipeline to the next, and in each from one cut to the next; of those that differ in ZeRO stage
+    and order alone there is one. Pipelines under a schedule, in whichever way they are cut, are columns, (M,).
+    `rough`: layers take what they take at least.
     """
 
     blocks: tuple[_Screened, ...]
     rough: bool = False
 
+    def __len__(self) -> int:
+        """N."""
+        return int(self._ends[-1]) if self.blocks else 0
+
     def __iter__(self) -> Iterator[OpenPlan]:
         """Every one, in the order of places."""
-        return map(self.at, range(len(self.bounds_s)))
+        return map(self.at, range(len(self)))
 
-    @cached_property
+    @property
     def bounds_s(self) -> Floats:
         """Lower bounds of the seconds of the pipelines, (N,)."""
-        return np.concatenate([np.zeros(0), *(block.bounds_s for block in self.blocks)])
+        every = (block.known(np.arange(len(block.pipelines.row))).ravel() for block in self.blocks)
+        return np.concatenate([np.zeros(0), *every])
 
     @cached_property
     def _ends(self) -> Integers:
-        return np.cumsum([len(block.rows) for block in self.blocks])
+        return np.cumsum([block.bounds_s.size for block in self.blocks])
+
+    # -- columns ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def least_s(self) -> Floats:
+        """At least every bound of a column, (M,): known without any cut."""
+        return np.concatenate([np.zeros(0), *(block.least_s for block in self.blocks)])
+
+    @cached_property
+    def cuts(self) -> Integers:
+        """Plans of every column, (M,)."""
+        each = [np.full(len(block.pipelines.row), len(block.pipelines.cuts)) for block in self.blocks]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *each])
+
+    def figures(self, figure: Callable[[ParallelPlan], float]) -> Floats:
+        """Figures of columns that hang on the pipeline alone, (M,); each pipeline is asked once."""
+        each = (
+            np.array(list(map(figure, block.pipelines.each)), dtype=np.float64)[block.pipelines.row]
+            for block in self.blocks
+        )
+        return np.concatenate([np.zeros(0), *each])
+
+    def opened(self, columns: Integers) -> tuple[Floats, Integers, Integers]:
+        """Bounds, places and columns (n,) of the plans of some columns, in ascending order."""
+        first = np.cumsum([0, *(len(block.pipelines.row) for block in self.blocks)])
+        which = np.searchsorted(first, columns, side="right") - 1
+        found: list[tuple[Floats, Integers, Integers]] = []
+        for number in np.unique(which).tolist():
+            block, mine = self.blocks[number], columns[which == number]
+            own = mine - first[number]
+            start, (cuts, count) = int(self._ends[number]) - block.bounds_s.size, block.bounds_s.shape
+            places = start + count * np.arange(cuts)[:, None] + own
+            every = np.broadcast_to(mine, places.shape)
+            found.append((block.known(own).ravel(), places.ravel(), every.ravel()))
+        bounds_s, places, every = (np.concatenate(some) for some in zip(*found, strict=True))
+        return bounds_s, places, every
+
+    # -- plans -----------------------------------------------------------------------------------------------
 
     def at(self, place: int) -> OpenPlan:
         """The plans at a place."""
-        block, row = self._found(place)
-        return block.at(row, rough=self.rough)
+        block, cut, column = self._found(place)
+        return block.at(cut, column, rough=self.rough)
 
     def known(self, places: Sequence[int]) -> list[OpenPlan]:
         """The plans at some places, with bounds as far as they are known without any schedule."""
@@ -223,67 +332,60 @@ class ScreenedPlans:
 
     def schedules(self, place: int) -> bool:
         """Whether `exactly` has to schedule layers for the plans at a place."""
-        block, row = self._found(place)
-        return not block.layers.knows(block.place(row))
+        block, _, column = self._found(place)
+        return not block.layers.knows(block.place(column))
 
     def exactly(self, places: Sequence[int]) -> list[OpenPlan]:
         """The same as `at` some places where layers take what they take: they are scheduled for it."""
         alike: dict[Hashable, list[int]] = {}
         found = [self._found(place) for place in places]
-        for number, (block, _) in enumerate(found):
-            key = id(block.layers), block.schedule, block.pipelines.stages, len(block.pipelines.first_groups)
+        for number, (block, _, column) in enumerate(found):
+            some = block.pipelines
+            key = id(block.layers), some.schedules[column], some.stages, some.first_groups.shape[1]
             alike.setdefault(key, []).append(number)
         bounds_s = np.zeros(len(places))
-        for some in alike.values():
-            bounds_s[some] = _exact_s([found[number] for number in some])
+        for same in alike.values():
+            bounds_s[same] = _exact_s([found[number] for number in same])
         each = zip(found, bounds_s.tolist(), strict=True)
-        opened = ((block.at(row, rough=False), bound_s) for (block, row), bound_s in each)
+        opened = ((block.at(cut, column, rough=False), bound_s) for (block, cut, column), bound_s in each)
         return [replace(one, bound_s=max(one.bound_s, bound_s)) for one, bound_s in opened]
 
-    def _found(self, place: int) -> tuple[_Screened, int]:
-        """Pipelines that one at a place is among, and its row there."""
+    def _found(self, place: int) -> tuple[_Screened, int, int]:
+        """Pipelines that one at a place is among, and its cut and column there."""
         number = int(np.searchsorted(self._ends, place, side="right"))
         block = self.blocks[number]
-        return block, place - int(self._ends[number]) + len(block.rows)
-
-    def each(self, figure: Callable[[ParallelPlan], float]) -> Floats:
-        """Figures that hang on the pipeline alone, (N,); each pipeline is asked once."""
-        known = {id(some): some for some in (block.pipelines.each for block in self.blocks)}
-        figures = {at: np.array(list(map(figure, some)), dtype=np.float64) for at, some in known.items()}
-        return np.concatenate(
-            [np.zeros(0), *(figures[id(block.pipelines.each)][block.rows] for block in self.blocks)]
-        )
+        within = place - int(self._ends[number]) + block.bounds_s.size
+        return block, *divmod(within, len(block.pipelines.row))
 
 
-def _exact_s(some: Sequence[tuple[_Screened, int]]) -> Floats:
-    """Bounds (n,) of pipelines at rows of blocks, equally deep and under one schedule, from times of their layers."""
+def _exact_s(some: Sequence[tuple[_Screened, int, int]]) -> Floats:
+    """Bounds (n,) of plans by block, cut and column, equally deep and under one schedule, from their layers' times."""
     block, layers = some[0][0], some[0][0].layers
-    places = [one.place(row) for one, row in some]
+    places = [one.place(column) for one, _, column in some]
     rows = GroupPasses(np.concatenate([layers.exact(place) for place in places]))
-    first_groups = np.array([one.pipelines.first_groups for one, _ in some])
+    first_groups = np.array([one.pipelines.first_groups[cut] for one, cut, _ in some])
     passes = rows.chunks(first_groups, layers.alike.again[places], layers.estimator.framework)
-    microbatches = np.array([one.pipelines.microbatches[one.rows[row]] for one, row in some])
-    return busy_bound_s(block.schedule, block.pipelines.stages, passes, microbatches)
+    each = (one.pipelines for one, *_ in some)
+    microbatches = np.array(
+        [p.microbatches[p.row[column]] for p, (*_, column) in zip(each, some, strict=True)]
+    )
+    return busy_bound_s(block.pipelines.schedules[some[0][2]], block.pipelines.stages, passes, microbatches)
 
 
 def screened_plans(estimator: Estimator, space: PlanSpace) -> ScreenedPlans:
-    """All plans of a space, bounded together where their layers are cut into the same groups."""
+    """All plans of a space, to be bounded together where their layers are cut into the same groups."""
     shapes = list(space.shapes(estimator.workload, estimator.cluster))
     estimator.foresee(shapes)
     for shape in shapes:
         estimator.division(shape)  # which looks at the clock
     every = estimator.layouts.once(("pipelines", space), lambda: _pipelines(estimator.layouts, space, shapes))
-    plans = sum(len(rows) for some in every for rows in some.rows.values())
+    plans = sum(len(some.cuts) * len(some.row) for some in every)
     rough = estimator.bounds_layers and plans <= _WORTH * len(shapes)
     layers: dict[int, _Layers] = {}
-    blocks: list[_Screened] = []
-    for some in every:
-        mine = layers.setdefault(id(some.alike), _Layers(some.alike, estimator, rough))
-        passes = mine.cut(mine.bounding[:, some.places], some.first_groups)
-        for schedule, rows in some.rows.items():
-            theirs = passes if len(rows) == len(some.each) else passes.take(rows)
-            bounds = busy_bound_s(schedule, some.stages, theirs, some.microbatches[rows])
-            blocks.append(_Screened(bounds, some, schedule, mine))
+    blocks = (
+        _Screened.of(some, layers.setdefault(id(some.alike), _Layers(some.alike, estimator, rough)))
+        for some in every
+    )
     return ScreenedPlans(tuple(blocks), rough)
 
 

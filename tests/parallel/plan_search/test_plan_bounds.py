@@ -18,7 +18,8 @@ from phaze.parallel.pipelines.pipeline_simulation import pipeline_s
 from phaze.parallel.plan_batches.memory_fit import fits
 from phaze.parallel.plan_batches.plan_batch import IterationBatch
 from phaze.parallel.plan_search.best_first_search import best_plans
-from phaze.parallel.plan_search.plan_lower_bounds import busy_bound_s, rest_key, rest_s
+from phaze.parallel.plan_search.plan_lower_bounds import busy_bound_s, least_rounds, rest_key, rest_s
+from phaze.parallel.plan_search.plans_in_order import PlansInOrder
 from phaze.parallel.plan_search.screened_plans import ScreenedPlans, screened_plans
 from phaze.parallel.plan_space import PlanSpace
 from phaze.parallel.training.iteration_estimate import Estimator
@@ -67,11 +68,63 @@ def test_pipelines_are_made_where_they_are_looked_at(monkeypatch):
     e, made, at = estimator(devices=8, batch=64, workload=small_gpt(8)), [], ScreenedPlans.at
     screened = screened_plans(e, SPACE)
     assert screened.bounds_s.tolist() == [some.bound_s for some in screened]
-    assert screened.each(lambda s: s.parts).tolist() == [some.pipeline.parts for some in screened]
+    parts = np.repeat(screened.figures(lambda s: s.parts), screened.cuts)
+    assert sorted(parts) == sorted(some.pipeline.parts for some in screened)
     monkeypatch.setattr(ScreenedPlans, "at", lambda self, place: made.append(place) or at(self, place))
     monkeypatch.setattr("phaze.parallel.plan_search.best_first_search._AT_ONCE", 8)
     best_plans(e, SPACE, inf)
     assert 0 < len(made) < len(screened.bounds_s) / 4
+
+
+ANYWHERE = replace(SPACE, schedules=(Schedule.ONE_F_ONE_B,), chunks=(1,), grains=tuple(Grain))
+"""As PHAZE's: most pipelines are cut in many ways."""
+
+
+@pytest.mark.parametrize("space", [SPACE, ANYWHERE], ids=["all", "anywhere"])
+@pytest.mark.parametrize("said", SOFTWARE.values(), ids=SOFTWARE)
+def test_pipelines_that_are_not_cut_are_bounded_by_all_of_their_layers(said, space):
+    """In whichever way they are cut, none has a bound below; and a bound is not so low that it tells nothing."""
+    e = estimator(devices=16, batch=64, software=framework(**said), workload=small_gpt(8))
+    screened = screened_plans(e, space)
+    bounds_s, _, columns = screened.opened(np.arange(len(screened.cuts)))
+    assert len(bounds_s) == screened.cuts.sum() == len(screened)
+    assert (screened.least_s[columns] <= bounds_s).all()
+    assert (screened.least_s[columns] >= 0.9 * bounds_s).any() or not said.keys().isdisjoint(LAUNCHES)
+
+
+@pytest.mark.parametrize("microbatches", [1, 2, 5, 8, 9, 40])
+@pytest.mark.parametrize("stages", [1, 2, 3, 8])
+def test_no_way_to_cut_takes_fewer_rounds(stages, microbatches):
+    """Work cut at random, and as evenly as can be: the bound is within a third of the bubble of the latter."""
+    draw = np.random.default_rng(stages)
+    device_s = draw.dirichlet(np.ones(3 * stages), 500).reshape(500, 3, stages).transpose(1, 0, 2)
+    device_s[:, 0] = 1 / (3 * stages)
+    passes = ChunkPasses(device_s, np.zeros_like(device_s), np.zeros((500, stages)), framework())
+    each = np.full(500, microbatches)
+    bounds_s = busy_bound_s(Schedule.ONE_F_ONE_B, stages, passes, each)
+    least = least_rounds(stages, each)
+    assert (least <= bounds_s * (1 + 1e-12)).all()
+    if microbatches > stages:
+        bubble = (stages - 1) / stages
+        assert least[0] >= bounds_s[0] - bubble / 3 - 1e-12
+
+
+def test_plans_wait_in_the_order_of_their_bounds():
+    """Those that are taken one after the other are those of all bounds in order; not all of them are worked out."""
+    e = estimator(devices=16, batch=64, workload=small_gpt(8))
+    every = screened_plans(e, ANYWHERE).bounds_s
+    screened = screened_plans(e, ANYWHERE)
+    waiting, found = PlansInOrder(screened, lambda _: 1.0), []
+    for _ in range(20):
+        least_s = waiting.least_s(inf)
+        (place,) = waiting.take(1)
+        assert least_s == every[place]
+        found.append(place)
+    assert found == np.argsort(every, kind="stable")[:20].tolist()
+    assert any(np.isnan(block.bounds_s).any() for block in screened.blocks)
+    while waiting.least_s(inf) < inf:
+        found += waiting.take(100)
+    assert sorted(found) == list(range(len(every)))
 
 
 def test_bounds_of_strategies_side_by_side_are_those_of_each():
