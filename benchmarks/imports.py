@@ -341,8 +341,10 @@ def _counts(name: str, rows: Sequence[Row]) -> tuple[str, ...]:
 
 _REASONS = """
 Where it was looked into: PyTorch also runs what nothing reads (the last encoder of canine, 2.42e12; a pooler beside a
-head for words, 2 x 2 x 768 x 768: big_bird, fnet, layoutlm, luke, squeezebert; an auxiliary head that only a loss
-reads: dpt, upernet; a pooling head: siglip); rows of an expert are rounded up (qwen2_moe: 1,024 rows for 60 experts);
+head for words, 2 x 2 x 768 x 768: big_bird, fnet, layoutlm, luke, squeezebert; auxiliary heads that only a loss reads:
+dpt, upernet, 3 x 2 x 200 x 256 x 3 of mask2former; a pooling head: siglip; what linear attention would hand to one more
+block: minimax, 2 x 2.68e8), and products of constants (two tables of rotations of gemma4_vit); rows of an expert are
+rounded up (qwen2_moe: 1,024 rows for 60 experts);
 linear attention of qwen3_next is counted in its own chunks, and PyTorch pads 128 tokens of mamba2 to its chunk of 256;
 PyTorch counts nothing inside `cdist` (VQModel: 2 x 2,048 x 256 x 3), nor a product over one element (masks of
 longformer and led: 4 x 2 x 2 x 512 x 512).

@@ -105,13 +105,22 @@ class _Scores:
     tables: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class _Mix:
+    """Product of weights and values (..., keys, size), or of values (..., size, keys) and weights: `channels_first`."""
+
+    product: Operator
+    values: str
+    channels_first: bool
+    dropout: bool
+
+
 def find_attention(e: GraphEditor) -> None:
     """softmax(q k') v with scale, constant mask, table of distances and dropout between: one flash kernel."""
     for soft in e.operators(OpKind.SOFTMAX):
-        scores = _scores(e, soft)
-        mix, dropout = _mix(e, soft)
+        scores, mix = _scores(e, soft), _mix(e, soft)
         if scores is not None and mix is not None:
-            _fuse(e, scores, mix, dropout=dropout)
+            _fuse(e, scores, mix)
 
 
 def _scores(e: GraphEditor, soft: Operator) -> _Scores | None:
@@ -135,24 +144,29 @@ def _scores(e: GraphEditor, soft: Operator) -> _Scores | None:
     return None
 
 
-def _mix(e: GraphEditor, soft: Operator) -> tuple[Operator | None, bool]:
-    """The product of the weights and the values after a softmax, and whether there is a dropout between."""
-    dropout, op = False, e.reader_through_views(soft.outputs[0])
+def _mix(e: GraphEditor, soft: Operator) -> _Mix | None:
+    """The product of the weights and the values after a softmax; there may be a dropout between."""
+    weights, dropout, op = soft.outputs[0], False, e.reader_through_views(soft.outputs[0])
     while op is not None and op.kind is _STEP and op.attributes.get("function") == "dropout":
-        dropout, op = True, e.reader_through_views(op.outputs[0])
-    found = op is not None and op.kind is OpKind.MATMUL and not op.attributes.get("transpose_a")
-    return (op if found and op is not None and not e.is_parameter(op.inputs[1]) else None), dropout
+        weights, dropout, op = op.outputs[0], True, e.reader_through_views(op.outputs[0])
+    if op is None or op.kind is not OpKind.MATMUL or any(map(e.is_parameter, op.inputs)):
+        return None
+    first = e.same(op.inputs[0], weights)
+    return _Mix(op, op.inputs[1 if first else 0], not first, dropout)
 
 
-def _fuse(e: GraphEditor, found: _Scores, mix: Operator, *, dropout: bool) -> None:
+def _fuse(e: GraphEditor, found: _Scores, mixed: _Mix) -> None:
     """Put the kernel in the place of the last product, rows of (batch, positions, heads x size) around it."""
-    scores = found.product
-    (q, k), v = scores.inputs, mix.inputs[1]
+    scores, mix = found.product, mixed.product
+    (q, k), v = scores.inputs, mixed.values
     scaled = [e.maker(t, _STEP, "scale") for t in (q, k)]
     q, k = (t if op is None else op.inputs[0] for t, op in zip((q, k), scaled, strict=True))  # kernels scale
     (*outer, rows, size), keys = e.shape(q), e.shape(scores.outputs[0])[-1]
     out = e.shape(mix.outputs[0])
-    if scores.attributes.get("transpose_a") or mix.attributes.get("transpose_b") or e.shape(v)[-1] != size:
+    turned = [scores.attributes.get("transpose_a")]
+    turned += [mix.attributes.get(flag) for flag in ("transpose_a", "transpose_b")]
+    values = e.shape(v)[-2:]
+    if any(turned) or values != ((size, keys) if mixed.channels_first else (keys, size)):
         return
     heads = outer[-1] if len(outer) > 1 else _heads(e, q)
     groups = prod(outer) // heads
@@ -163,7 +177,8 @@ def _fuse(e: GraphEditor, found: _Scores, mix: Operator, *, dropout: bool) -> No
         e.view_before(mix, e.free(f"{mix.name}.{part}"), [tensor], (groups, length, heads * size))
         for part, (tensor, length) in flat.items()
     ]
-    known = {"heads": heads, "kv_heads": heads, "head_size": size, "causal": found.causal, "dropout": dropout}
+    known = {"heads": heads, "kv_heads": heads, "head_size": size, "causal": found.causal}
+    known["dropout"] = mixed.dropout
     biased = {"score_bias": True} if found.tables else {}
     kernel, inputs = e.free(f"{mix.name}.flash"), [*parts, *found.tables[:1]]
     e.add_before(mix, kernel, OpKind.ATTENTION, inputs, (groups, rows, heads * size), **known, **biased)

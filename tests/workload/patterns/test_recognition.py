@@ -251,6 +251,35 @@ def test_what_only_looks_like_a_pattern_is_left_as_it_is(form):
     assert sum(kind is OpKind.MATMUL for kind, _ in found) == 2
 
 
+class ChannelsFirst(nn.Module):
+    """Attention of places in an image, its values as (batch, channels, places): they come first in the product."""
+
+    def __init__(self, channels, values):
+        super().__init__()
+        self.parts = (channels, channels, values)
+        self.qkv = nn.Conv2d(24, sum(self.parts), 1)
+
+    def forward(self, x):
+        q, k, v = (part.flatten(2) for part in self.qkv(x).split(self.parts, 1))
+        weights = (q.transpose(-2, -1) @ k * 0.25).softmax(-1)
+        return v @ weights.transpose(-2, -1)
+
+
+@pytest.mark.parametrize(
+    ("size", "channels", "values"), [(4, 16, 16), (4, 16, 68), (5, 16, 16), (5, 16, 25), (5, 25, 16)]
+)
+def test_attention_with_channels_first_has_the_products_that_it_has(size, channels, values):
+    """As many places as channels are no reason to take one for the other."""
+    places = size * size
+    workload = from_torch(
+        ChannelsFirst(channels, values), (torch.zeros(2, 24, size, size),), mode=Mode.PREFILL
+    )
+    qkv, scores, mixed = 24 * (2 * channels + values), places * channels, places * values
+    assert workload.chain(3, 1).model_flops == 2 * 3 * places * (qkv + scores + mixed)
+    found = {op.kind for op in workload.operator_graph(3).operators}
+    assert (OpKind.ATTENTION in found) is (values == channels)
+
+
 def test_adapters_keep_their_products_apart():
     """Frozen and trained parameters do not become one."""
     module = Llama()
