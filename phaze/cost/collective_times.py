@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -41,6 +42,21 @@ def laws(
     of several networks may be taken: the ways on each of them.
     """
     links = np.asarray(link_bandwidth_bytes_per_s, dtype=np.float64)
+    return _laws(collective, network, (links.shape, links.tobytes()), size, stride, copies)
+
+
+@lru_cache(maxsize=256)
+def _laws(
+    collective: Collective,
+    network: Network,
+    bandwidths: tuple[tuple[int, ...], bytes],
+    size: int,
+    stride: int,
+    copies: int,
+) -> dict[Algorithm, list[Law]]:
+    """The same, kept: many payloads of one group follow the same laws."""
+    shape, each = bandwidths
+    links = np.frombuffer(each).reshape(shape)
     if network.any_of:
         return _of_any([laws(collective, one, links, size, stride, copies) for one in network.any_of])
     group = levels(network, size, stride)

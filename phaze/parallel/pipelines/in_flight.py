@@ -53,12 +53,11 @@ def in_flight_peak(
         return one
     if schedule is Schedule.BREADTH_FIRST:  # all of them, when the last chunk turns
         return np.full((stages, 1, chunks_per_device), microbatches)
-    sufficient = min(microbatches, 4 * stages)
-    if schedule in (Schedule.ZB_H1, Schedule.ZB_H2) and until is ActionKind.WEIGHT_GRADIENT:
-        return _put_off(schedule, stages, microbatches)
+    if until is ActionKind.INPUT_GRADIENT:
+        return _in_flight_peak(schedule, stages, min(microbatches, 4 * stages), chunks_per_device, until)
     if schedule is Schedule.INTERLEAVED:
-        return _interleaved(stages, sufficient, chunks_per_device)
-    return _in_flight_peak(schedule, stages, sufficient, chunks_per_device, until)
+        return _interleaved(stages, min(microbatches, 4 * stages), chunks_per_device)
+    return (_of_both_ends if schedule.joins_ends else _put_off)(schedule, stages, microbatches)
 
 
 def _put_off(schedule: Schedule, stages: int, microbatches: int) -> Integers:
@@ -69,6 +68,21 @@ def _put_off(schedule: Schedule, stages: int, microbatches: int) -> Integers:
     pairs = microbatches - ahead
     peak: Integers = ahead + np.minimum(pairs, behind) + (pairs > behind)
     return peak.reshape(stages, 1, 1)
+
+
+def _of_both_ends(schedule: Schedule, stages: int, microbatches: int) -> Integers:
+    """Of devices with chunks from both ends of the model, (stages, K, 2).
+
+    DualPipe: p - d microbatches enter at the nearer end and d + 1 come from the other, d devices from that end. ZB-V:
+    device i holds 2 p - 1 - i of its first chunk and i + 1 of its second, later one more and one less of them.
+    """
+    i = np.arange(stages)
+    if schedule is Schedule.DUALPIPE:
+        depth = np.minimum(i, stages - 1 - i)
+        return np.stack([stages - depth, depth + 1], axis=1)[:, None]
+    earlier = np.stack([2 * stages - 1 - i, i + 1], axis=1)
+    later = np.stack([2 * stages - i, i], axis=1)
+    return np.stack([earlier, np.where(later[:, :1] <= microbatches, later, earlier)], axis=1)
 
 
 @lru_cache(maxsize=1024)

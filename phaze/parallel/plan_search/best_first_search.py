@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf, prod
 from typing import TypeVar
@@ -190,7 +190,7 @@ class _Search:
             some.append(heapq.heappop(queue))
         sharp = self.screened.exactly([place for _, place, *_ in some])
         for (whole_s, place, number, rough), one in zip(some, sharp, strict=True):
-            known = replace(one, bound_s=max(one.bound_s, rough.bound_s))
+            known = one.at_least(rough.bound_s)
             longer_s = (known.bound_s - rough.bound_s) * self.slowdown(one.pipeline)
             heapq.heappush(queue, (whole_s + longer_s, place, number, known))
 
@@ -227,7 +227,7 @@ class _Search:
             if not fit:
                 self.unfit.append(one)
                 continue
-            longer = replace(one, bound_s=max(one.bound_s, bound_s))
+            longer = one.at_least(bound_s)
             whole_s = longer.bound_s * self.slowdown(one.pipeline)
             heapq.heappush(self.queues.screened, (whole_s, place, -2, longer))
 

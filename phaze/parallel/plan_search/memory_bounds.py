@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from phaze.arrays import Flags, Floats, Integers, Rows
+from phaze.parallel.chunk_division import Division
 from phaze.parallel.cluster import Recompute
 from phaze.parallel.parallel_plan import ParallelPlan, Zero, changed_plan
 from phaze.parallel.pipelines.pipeline_schedule import Schedule, chunks_of
@@ -83,8 +84,8 @@ class MemoryBounds:
             sums = (f.shared, f.experts, f.scaled_bytes, f.frozen_bytes, f.replicated, f.saved_bytes)
             own = (~body * f.parameters, f.scores_bytes, body, forward_s, backward_s)
             most = (f.working_bytes, body * f.parameters, body * (f.saved_bytes - f.spared_bytes))
-            least = (np.where(body, one, np.inf) for one in (f.working_bytes + f.again_bytes, again_s))
-            found = _Groups(np.array([*sums, *own], dtype=np.float64), np.array(most), np.array([*least]))
+            least = (np.where(body, -one, -np.inf) for one in (f.working_bytes + f.again_bytes, again_s))
+            found = _Groups(np.array([*sums, *own], dtype=np.float64), np.array([*most, *least]))
             self._groups[key] = footprint, found
         return self._groups[key][1]
 
@@ -108,11 +109,13 @@ class MemoryBounds:
 
 
 class _Groups(NamedTuple):
-    """Figures of groups (G,) of layers: of those of a chunk the `sums`, the `most` or the `least` count."""
+    """Figures of groups (G,) of layers: of those of a chunk the sum counts, or the greatest.
+
+    Of some the least counts: they are less than 0.
+    """
 
     sums: Floats
     most: Floats
-    least: Floats
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,14 @@ class _Devices:
         first = np.cumsum(stages) - stages
         held = [estimator.layouts.held(plan) for plan in plans]
         combinations = max(one.shape[1] for one in held)
-        rows = [_of_chunks(estimator, *each) for each in zip(plans, groups, strict=True)]
+        chunks: dict[tuple[int, int], Floats] = {}
+        rows = []
+        for plan, some in zip(plans, groups, strict=True):
+            division = estimator.division(plan)
+            key = id(some), id(division)
+            if key not in chunks:
+                chunks[key] = _of_chunks(some, division)
+            rows.append(chunks[key][:, chunks_of(plan.schedule, plan.pipeline_parallel, plan.chunks)])
         figures = np.concatenate(rows, axis=1)
         shared, experts, scaled, frozen, replicated, saved, ends, scores, blocks, *rest = figures
         forward_s, backward_s, working, largest, spared, running, again_s, before_s, ahead_s = rest
@@ -159,7 +169,7 @@ class _Devices:
             shared, experts, scaled, frozen, replicated, saved, none, working, largest, ends, scores, none
         )
         lives = working.copy()
-        lives[:, 0] = np.maximum(lives[:, 0], running[:, 0])  # blocks of the first chunk run again first
+        lives[:, 0] = np.maximum(lives[:, 0], -running[:, 0])  # blocks of the first chunk run again first
         in_flight = np.concatenate([_filled(one, combinations) for one in held])
         own_s = (forward_s + backward_s).sum(axis=1)
         splits = np.array([plan.schedule.splits_backward for plan in plans])[owner]
@@ -180,7 +190,7 @@ class _Devices:
             in_flight.max(axis=(1, 2)) * spared.max(axis=1),
             np.where(splits, ahead_s.min(axis=1), before_s.min(axis=1)),
             forward_s.sum(axis=1),
-            again_s.min(axis=1),
+            (-again_s).min(axis=1),
             backward_s.sum(axis=1),
             np.add.reduceat(own_s, first)[owner] - own_s - before_s[:, 0],
         )
@@ -196,16 +206,12 @@ class _Devices:
         return np.where(waits, np.maximum(found_s, turning), found_s)
 
 
-def _of_chunks(estimator: Estimator, plan: ParallelPlan, groups: _Groups) -> Floats:
-    """Figures of the chunks of every device, (18, p, v): those of `_Groups`, and seconds before it, all and forward."""
-    starts = estimator.division(plan).first_groups
-    sums = np.add.reduceat(groups.sums, starts, axis=1)
-    most = np.maximum.reduceat(groups.most, starts, axis=1)
-    least = np.minimum.reduceat(groups.least, starts, axis=1)
+def _of_chunks(groups: _Groups, division: Division) -> Floats:
+    """Figures of every chunk, (18, C): those of `_Groups`, and seconds of what comes before, both ways and forward."""
+    sums = np.add.reduceat(groups.sums, division.first_groups, axis=1)
+    most = np.maximum.reduceat(groups.most, division.first_groups, axis=1)
     both = np.array([sums[-2] + sums[-1], sums[-2]])
-    before = np.cumsum(both, axis=1) - both
-    own = chunks_of(plan.schedule, plan.pipeline_parallel, plan.chunks)
-    return np.concatenate([sums, most, least, before])[:, own]
+    return np.concatenate([sums, most, np.cumsum(both, axis=1) - both])
 
 
 def _filled(held: Integers, combinations: int) -> Integers:

@@ -8,7 +8,7 @@ layers have to be scheduled on cores, bounds are first those of layers that take
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -47,6 +47,12 @@ class OpenPlan:
     def plan(self) -> ParallelPlan:
         """The first of them."""
         return changed_plan(self.pipeline, schedule=self.schedule, stages=self.stages)
+
+    def at_least(self, bound_s: float) -> OpenPlan:
+        """The same with another bound where that is the higher one."""
+        if bound_s <= self.bound_s:
+            return self
+        return OpenPlan(bound_s, self.pipeline, self.schedule, self.stages, self.rough)
 
 
 @dataclass(frozen=True)
@@ -348,7 +354,7 @@ class ScreenedPlans:
             bounds_s[same] = _exact_s([found[number] for number in same])
         each = zip(found, bounds_s.tolist(), strict=True)
         opened = ((block.at(cut, column, rough=False), bound_s) for (block, cut, column), bound_s in each)
-        return [replace(one, bound_s=max(one.bound_s, bound_s)) for one, bound_s in opened]
+        return [one.at_least(bound_s) for one, bound_s in opened]
 
     def _found(self, place: int) -> tuple[_Screened, int, int]:
         """Pipelines that one at a place is among, and its cut and column there."""

@@ -58,20 +58,15 @@ class Groups:
         return self._plain_forward_s()
 
     def _plain_forward_s(self) -> Floats:
-        ends = np.empty(self.compute_s.T.shape)
-        gathered = self._spread(self.summed(self.gather_s * ~self.repeats))
-        time = wire = done = before = np.zeros(len(self.compute_s))
-        for g, (starts, compute, gather) in enumerate(
-            zip(self._starts.T, self.compute_s.T, self.gather_s.T, strict=True)
-        ):
-            time, wire = np.where(starts, gathered[:, g], (time, wire))
-            done, before = np.where(starts, 0.0, (done, before))
-            if self.repeats[g]:
-                wire = np.maximum(wire, before) + gather
-                time = np.maximum(time, wire)
-                done, before = time + compute, done
-            time = ends[g] = time + compute
-        return np.take_along_axis(ends.T, self._last, axis=1)
+        """Of all chunks side by side, group by group."""
+        compute_s, gather_s, _, repeats = self._side_by_side
+        time = wire = self.summed(self.gather_s * ~self.repeats)
+        done = before = np.zeros(time.shape)
+        for compute, gather, here in zip(compute_s, gather_s, repeats, strict=True):
+            wire = np.where(here, np.maximum(wire, before) + gather, wire)
+            time = np.where(here, np.maximum(time, wire), time) + compute
+            done, before = np.where(here, (time, done), (done, before))
+        return time
 
     def backward_s(self) -> Floats:
         """Seconds until the last gradient of every chunk is reduced, (V, C); its last group comes first."""
@@ -83,22 +78,21 @@ class Groups:
         return self._plain_backward_s()
 
     def _plain_backward_s(self) -> Floats:
-        ends = np.empty((2, *self.compute_s.T.shape))
-        entering, ahead, is_last = self._gathers_ahead()
-        turns = np.roll(self._starts, -1, axis=1)
-        time = wire = ready = np.zeros(len(self.compute_s))
-        for g in reversed(range(len(self.repeats))):
-            time = np.where(turns[:, g], 0.0, time)
-            wire, ready = np.where(turns[:, g], entering[g], (wire, ready))
-            if self.repeats[g]:
-                time = np.maximum(time, ready)
-                wire, ready = np.where(is_last[g], (wire, ready), np.maximum(wire, time) + ahead[g])
-            time = time + self.compute_s[:, g]
-            if self.repeats[g]:
-                reduce = self.reduce_s[:, g]
-                wire = np.where(reduce > 0, np.maximum(wire, time) + reduce, wire)
-            ends[:, g] = time, wire
-        time, wire = np.take_along_axis(ends, self.first.T[None], axis=1).transpose(0, 2, 1)
+        """Of all chunks side by side, group by group from the last."""
+        compute_s, gather_s, reduce_s, repeats = self._side_by_side
+        ahead, is_last = np.zeros(compute_s.shape), np.zeros(compute_s.shape, dtype=np.bool_)
+        known, none = np.zeros(self.first.shape), np.ones(self.first.shape, dtype=np.bool_)
+        for k, (gather, here) in enumerate(zip(gather_s, repeats, strict=True)):
+            ahead[k], is_last[k] = known, none
+            known, none = np.where(here, gather, known), none & ~here
+        time, wire, ready = np.zeros(known.shape), known, known
+        for k in reversed(range(len(compute_s))):
+            here, onward = repeats[k], repeats[k] & ~is_last[k]
+            time = np.where(here, np.maximum(time, ready), time)
+            wire = np.where(onward, np.maximum(wire, time) + ahead[k], wire)
+            ready = np.where(onward, wire, ready)
+            time = time + compute_s[k]
+            wire = np.where(here & (reduce_s[k] > 0), np.maximum(wire, time) + reduce_s[k], wire)
         latest: Floats = np.maximum(time, wire)
         return latest + self.summed(self.reduce_s * ~self.repeats)
 
@@ -117,18 +111,20 @@ class Groups:
         found: Floats = np.add.reduceat(seconds.ravel(), (self.first + rows).ravel())
         return found.reshape(self.first.shape)
 
-    def _gathers_ahead(self) -> tuple[Floats, Floats, Flags]:
-        """Gathers of every group, (G, V): the last one of its chunk so far, the one before, and if there is none."""
-        shape = self.compute_s.T.shape
-        entering, ahead, is_last = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=np.bool_)
-        known, none = np.zeros(shape[1]), np.ones(shape[1], dtype=np.bool_)
-        for g, starts in enumerate(self._starts.T):
-            known, none = np.where(starts, 0.0, known), none | starts
-            ahead[g], is_last[g] = known, none
-            if self.repeats[g]:
-                known, none = self.gather_s[:, g], np.zeros_like(none)
-            entering[g] = known
-        return entering, ahead, is_last
+    @property
+    def _side_by_side(self) -> tuple[Floats, Floats, Floats, Flags]:
+        """Seconds of computing, gathering and reducing the groups of every chunk, and which repeat, (N, V, C) each.
+
+        The first of all chunks, the second of all, and so on, to the last of the longest: beyond its last group a chunk
+        has some that do nothing.
+        """
+        sizes = self._last + 1 - self.first
+        group = self.first + np.arange(sizes.max())[:, None, None]
+        inside = group < self.first + sizes
+        at = np.arange(len(self.first))[:, None], np.where(inside, group, 0)
+        columns = (self.compute_s, self.gather_s, self.reduce_s)
+        compute_s, gather_s, reduce_s = (np.where(inside, one[at], 0.0) for one in columns)
+        return compute_s, gather_s, reduce_s, inside & self.repeats[at[1]]
 
     def _spread(self, chunks: Floats) -> Floats:
         """To every group what its chunk has, (V, G)."""

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pipeline_cases import shapes
 
 from phaze.parallel.pipelines.action_order import ActionKind, orders
-from phaze.parallel.pipelines.in_flight import in_flight, in_flight_peak
-from phaze.parallel.pipelines.pipeline_schedule import TRAINING, Schedule, chunks_of
+from phaze.parallel.pipelines.in_flight import _in_flight_peak, in_flight, in_flight_peak
+from phaze.parallel.pipelines.pipeline_schedule import TRAINING, Schedule, chunks_of, refusal
 
 SIZES = [(1, 3), (2, 4), (4, 8), (4, 12), (8, 16), (8, 40)]
 
@@ -54,6 +54,18 @@ def test_what_waits_for_input_gradients_and_what_for_weight_gradients(p, m):
     until = ActionKind.INPUT_GRADIENT
     assert weight(Schedule.ZB_H1, p, m, until=until) == [p - i + 1 for i in range(1, p + 1)]
     assert weight(Schedule.ZB_H2, p, m, until=until) == [2 * p - 2 * i + 1 for i in range(1, p + 1)]
+
+
+@pytest.mark.parametrize(("schedule", "each"), [(Schedule.ZB_V, 2), (Schedule.DUALPIPE, 1)])
+@pytest.mark.parametrize("p", [1, 2, 3, 4, 6, 9])
+def test_pieces_from_both_ends_are_held_as_orders_say(schedule, each, p):
+    for m in range(1, 5 * p + 3):
+        if refusal(schedule, p, m, each) is not None:
+            continue
+        formula = in_flight_peak(schedule, p, m, each)
+        counted = _in_flight_peak(schedule, p, m, each, ActionKind.WEIGHT_GRADIENT)
+        for one, other in zip(formula.tolist(), counted.tolist(), strict=True):
+            assert {*map(tuple, one)} == {*map(tuple, other)}
 
 
 @pytest.mark.parametrize("schedule", TRAINING)
