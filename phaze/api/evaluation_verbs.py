@@ -119,7 +119,7 @@ def evaluate(options: EvaluateOptions) -> Evaluated:
     Raises InputError where an argument is not valid, InfeasibleError where the workload does not fit.
     """
     from phaze.inputs.evaluate_inputs import evaluate_given
-    from phaze.inputs.recorded.input_files import record_question
+    from phaze.inputs.recorded.recorded_question import record_question
     from phaze.runs.run_directory import kept_answer
 
     with kept_answer(options.out) as keep:
@@ -134,7 +134,7 @@ def compare(options: CompareOptions) -> Compared:
     Raises InputError where an argument is not valid, InfeasibleError where none of them can run the workload.
     """
     from phaze.inputs.evaluate_inputs import check_some_can, compare_given
-    from phaze.inputs.recorded.input_files import record_question
+    from phaze.inputs.recorded.recorded_question import record_question
     from phaze.runs.run_directory import kept_answer
 
     with kept_answer(options.out) as keep:

@@ -165,7 +165,7 @@ def plan(options: PlanOptions) -> Planned:
     Raises InputError where arguments are not valid or contradict one another, InfeasibleError where no plan fits.
     """
     from phaze.inputs.plan_inputs import plan_answer
-    from phaze.inputs.recorded.input_files import record_question
+    from phaze.inputs.recorded.recorded_question import record_question
     from phaze.runs.run_directory import kept_answer
 
     with kept_answer(options.out) as keep:
@@ -180,7 +180,7 @@ def plan_pools(options: PlanPoolsOptions) -> PlannedPools:
     Raises InputError where arguments or the fleet are not valid, InfeasibleError where the fleet cannot hold the model.
     """
     from phaze.inputs.fleet_inputs import fleet_answer
-    from phaze.inputs.recorded.input_files import record_question
+    from phaze.inputs.recorded.recorded_question import record_question
     from phaze.runs.run_directory import kept_answer
 
     with kept_answer(options.out) as keep:
@@ -195,7 +195,7 @@ def whatif(options: WhatIfOptions) -> Varied:
     Raises InputError where an argument, a name or a value is not valid, InfeasibleError where no value has a plan.
     """
     from phaze.inputs.plan_inputs import whatif_answer
-    from phaze.inputs.recorded.input_files import record_question
+    from phaze.inputs.recorded.recorded_question import record_question
     from phaze.report.terminal.plans.whatif_table import check_plot_file, write_plot
     from phaze.runs.run_directory import kept_answer
 
@@ -215,7 +215,7 @@ def whatif_bubbles(options: WhatIfBubblesOptions) -> Varied:
     Raises InputError where an argument is not valid, InfeasibleError where no plan fits.
     """
     from phaze.inputs.plan_inputs import bubbles_answer
-    from phaze.inputs.recorded.input_files import record_question
+    from phaze.inputs.recorded.recorded_question import record_question
     from phaze.runs.run_directory import kept_answer
 
     with kept_answer(options.out) as keep:
@@ -230,7 +230,7 @@ def whatif_colocate(options: WhatIfColocateOptions) -> Varied:
     Raises InputError where an argument is not valid, InfeasibleError where no plan fits.
     """
     from phaze.inputs.plan_inputs import colocate_answer
-    from phaze.inputs.recorded.input_files import record_question
+    from phaze.inputs.recorded.recorded_question import record_question
     from phaze.runs.run_directory import kept_answer
 
     with kept_answer(options.out) as keep:
@@ -245,7 +245,7 @@ def whatif_failures(options: WhatIfFailuresOptions) -> Varied:
     Raises InputError where an argument is not valid; where nothing fits a domain, its row says why.
     """
     from phaze.inputs.plan_inputs import failures_answer
-    from phaze.inputs.recorded.input_files import record_question
+    from phaze.inputs.recorded.recorded_question import record_question
     from phaze.runs.run_directory import kept_answer
 
     with kept_answer(options.out) as keep:
@@ -261,7 +261,7 @@ def plan_serving(options: PlanServingOptions) -> PlannedServing:
 
     Raises InputError where an argument is not valid, InfeasibleError where nothing meets the targets.
     """
-    from phaze.inputs.recorded.input_files import record_question
+    from phaze.inputs.recorded.recorded_question import record_question
     from phaze.inputs.serving_inputs import serving_answer
     from phaze.runs.run_directory import kept_answer
 

@@ -221,7 +221,7 @@ def explore(options: RunOptions, progress: Progress | None = None) -> Explored:
     from phaze.explore.answers.main_job import explore as searched
     from phaze.explore.answers.main_job import resolve_strategy
     from phaze.explore.request.search_resources import SearchResources
-    from phaze.inputs.recorded.input_files import record_question
+    from phaze.inputs.recorded.recorded_question import record_question
     from phaze.inputs.run_inputs import make_request
     from phaze.runs.executors.open_executor import open_executor
     from phaze.runs.run_directory import write_run
@@ -250,7 +250,7 @@ def explore_service(options: RunOptions, progress: Progress | None = None) -> Ex
     """
     from phaze.explore.request.search_progress import Clock, SilentProgress
     from phaze.explore.services.service_answer import find_service
-    from phaze.inputs.recorded.input_files import record_question
+    from phaze.inputs.recorded.recorded_question import record_question
     from phaze.inputs.run_inputs import make_service
     from phaze.runs.run_directory import kept_answer
 
@@ -277,7 +277,7 @@ def sweep(options: SweepOptions, progress: Progress | None = None) -> Swept:
     from phaze.explore.documents.sweep_document import sweep_document
     from phaze.explore.request.search_resources import SearchResources
     from phaze.explore.sampling.optuna_sweep import Sweep
-    from phaze.inputs.recorded.input_files import record_question
+    from phaze.inputs.recorded.recorded_question import record_question
     from phaze.inputs.sweep_inputs import JOURNAL, make_plan
     from phaze.runs.executors.open_executor import open_executor
     from phaze.runs.run_directory import write_sweep

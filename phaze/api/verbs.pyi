@@ -10,7 +10,7 @@ from phaze.explore.request.search_progress import Progress
 from phaze.hardware.architecture import Architecture
 from phaze.hardware.cluster_network import Network
 from phaze.hardware.spaces.design_space import DesignSpace
-from phaze.inputs.task_inputs import Source
+from phaze.inputs.workload_sources import Source
 from phaze.parallel.framework import Framework
 from phaze.parallel.plan_choices import Plans
 from phaze.quantity import Quantity

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 from phaze.errors import InfeasibleError
 from phaze.inputs.architecture_names import find_architecture
 from phaze.inputs.recipe_inputs import with_recipe
-from phaze.inputs.task_inputs import asked_task, check_calibration, name_of, one_workload
+from phaze.inputs.task_inputs import asked_task, check_calibration
+from phaze.inputs.workload_sources import name_of, one_workload
 
 if TYPE_CHECKING:
     from phaze.explore.documents.compare_document import CompareDocument
     from phaze.explore.documents.result_document import Design, ResultDocument
     from phaze.hardware.architecture import Architecture
     from phaze.inputs.options.plan_options import CompareOptions, EvaluateOptions
-    from phaze.inputs.task_inputs import Source
+    from phaze.inputs.workload_sources import Source
 
 
 def evaluate_given(options: EvaluateOptions) -> ResultDocument:

@@ -18,9 +18,9 @@ from phaze.inputs.task_inputs import (
     check_calibration,
     make_budgets,
     make_space,
-    one_workload,
     searched_space,
 )
+from phaze.inputs.workload_sources import one_workload
 from phaze.quantity import Quantity, parse_power, parse_time
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from phaze.errors import InputError
 from phaze.inputs.economic_inputs import make_economics
+from phaze.inputs.options.offered_values import NGRAM
 from phaze.inputs.options.serving_options import PlanServingOptions
 
 if TYPE_CHECKING:
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from phaze.parallel.serving.serving_trial import Trial
     from phaze.quantity import Quantity
     from phaze.workload.expert_load import ExpertLoad
-
-NGRAM = "ngram"
-"""Draft that is no model: guesses are looked up in the text so far."""
 
 
 def serving_answer(
@@ -43,7 +41,8 @@ def _space(options: PlanServingOptions) -> ServingSpace:
     from phaze.inputs.architecture_names import find_architecture
     from phaze.inputs.named_choices import choose
     from phaze.inputs.recipe_inputs import served_recipe
-    from phaze.inputs.task_inputs import cache_format, one_workload
+    from phaze.inputs.task_inputs import cache_format
+    from phaze.inputs.workload_sources import one_workload
     from phaze.parallel.serving import ServingOptions, ServingSpace, Targets
     from phaze.parallel.serving.serving_engine import NO_ENGINE, load_engine
     from phaze.workload.operators.kv_cache import KvCache

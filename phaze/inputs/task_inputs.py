@@ -12,6 +12,7 @@ from phaze.inputs.economic_inputs import make_economics
 from phaze.inputs.named_choices import choose
 from phaze.inputs.options.offered_values import DEVICES
 from phaze.inputs.options.task_options import BindOptions, PassOptions
+from phaze.inputs.workload_sources import one_workload
 from phaze.quantity import parse_area, parse_frequency, parse_power, parse_power_density
 
 if TYPE_CHECKING:
@@ -20,12 +21,10 @@ if TYPE_CHECKING:
     from phaze.hardware.spaces.design_space import DesignSpace
     from phaze.inputs.options.search_options import BudgetOptions, SpaceOptions
     from phaze.inputs.options.task_options import TaskOptions
+    from phaze.inputs.workload_sources import Source
     from phaze.parallel.framework import Framework
     from phaze.workload.operators.kv_cache import CacheFormat
     from phaze.workload.workload import Workload
-
-    Source = str | Path | Workload
-    """A built-in name, a file, `hf:CONFIG.JSON`, or a workload that is at hand."""
 
 
 _AS_USUAL: dict[str, Any] = {
@@ -38,22 +37,6 @@ _AS_USUAL: dict[str, Any] = {
     "fusion": "all",
 }
 """How workloads at hand were loaded."""
-
-
-def name_of(source: Source) -> str:
-    """Name of a workload: its own, or as it was asked for."""
-    return str(source) if isinstance(source, str | Path) else source.name
-
-
-def one_workload(sources: Sequence[Source]) -> Source:
-    """The workload asked for. InputError where `--workload` was given more than once."""
-    if len(sources) != 1:
-        names = ", ".join(map(name_of, sources))
-        raise InputError(
-            f"--workload is given {len(sources)} times ({names}); only dse run looks for one design "
-            "for several workloads, so give one"
-        )
-    return sources[0]
 
 
 def asked_task(workloads: Sequence[Source], options: TaskOptions) -> Task:

@@ -26,9 +26,25 @@ def test_every_public_name_and_argument_is_on_it(name):
     title = name if inspect.isclass(public) else f"phaze.{name}"
     section = page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
     assert section
+    linked = re.findall(r"\[(arguments of [a-z ]+)\]\(#", section)
+    told = section + "".join(
+        page.partition(f"\n### {heading.capitalize()}\n")[2].partition("\n##")[0] for heading in linked
+    )
     if not inspect.isclass(public):
         for argument in inspect.signature(public).parameters:
-            assert f"| `{argument}` |" in section
+            assert f"| `{argument}` |" in told
+
+
+def test_an_argument_that_a_function_does_not_take_is_not_linked():
+    """What stands among shared arguments is an argument of every function that says so."""
+    page = reference()
+    for name in phaze.__all__:
+        section = page.partition(f"\n## phaze.{name}\n")[2].partition("\n## ")[0]
+        for heading in re.findall(r"\[(arguments of [a-z ]+)\]\(#", section):
+            shared = page.partition(f"\n### {heading.capitalize()}\n")[2].partition("\n##")[0]
+            rows = re.findall(r"^\| `(\w+)` \|", shared, re.MULTILINE)
+            assert rows
+            assert set(rows) <= inspect.signature(getattr(phaze, name)).parameters.keys()
 
 
 @pytest.mark.soak

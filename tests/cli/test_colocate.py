@@ -7,6 +7,7 @@ import json
 import pytest
 
 import phaze
+from phaze.workload.workload_library import find_workload
 
 SMALL = ("--arch", "h100", "--workload", "bert-base", "--global-batch", "16", "--microbatch", "16")
 
@@ -80,3 +81,17 @@ def test_what_memory_does_not_hold_is_told(dse):
     (point,) = told(dse, "--beside", "llama3-70b")["points"]
     assert point["plan"] is None
     assert "GiB for both" in point["reason"]
+
+
+def test_a_model_beside_is_an_input_like_any_other(dse, tmp_path):
+    """Its file is hashed with the answer, and a question over a changed one is not asked again."""
+    own = tmp_path / "own.yaml"
+    text = find_workload("bert-base").read_text()
+    own.write_text(text)
+    kept = str(tmp_path / "kept")
+    code, _, err = dse("whatif", "colocate", *SMALL, "--beside", str(own), "--out", kept, "-q")
+    assert code == 0, err
+    own.write_text(text.replace("layers: 12", "layers: 13"))
+    code, _, err = dse("replay", kept, "-q")
+    assert code == 2
+    assert "has changed since" in err

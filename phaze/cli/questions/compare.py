@@ -34,7 +34,7 @@ def command(
 
     from phaze.cli.console_output import console, print_json, progress
     from phaze.inputs.evaluate_inputs import check_some_can, compare_given
-    from phaze.inputs.recorded.input_files import record_question
+    from phaze.inputs.recorded.recorded_question import record_question
     from phaze.report.terminal.side_by_side import print_comparison
     from phaze.runs.run_directory import kept_answer
 

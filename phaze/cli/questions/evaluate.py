@@ -25,7 +25,7 @@ def command(options: EvaluateOptions) -> None:
     """
     from phaze.cli.console_output import console, print_json, progress
     from phaze.inputs.evaluate_inputs import evaluate_given
-    from phaze.inputs.recorded.input_files import record_question
+    from phaze.inputs.recorded.recorded_question import record_question
     from phaze.report.terminal.design_tables import print_design
     from phaze.runs.run_directory import kept_answer
 

@@ -37,7 +37,7 @@ def training(options: PlanOptions, context: typer.Context) -> None:
     from phaze.cli.console_output import console, print_json, progress
     from phaze.errors import InputError
     from phaze.inputs.plan_inputs import plan_answer
-    from phaze.inputs.recorded.input_files import record_question
+    from phaze.inputs.recorded.recorded_question import record_question
     from phaze.report.terminal.plans.plan_tables import print_plan
     from phaze.runs.run_directory import kept_answer
 

@@ -22,7 +22,7 @@ def command(options: PlanPoolsOptions) -> None:
     """
     from phaze.cli.console_output import console, print_json, progress
     from phaze.inputs.fleet_inputs import fleet_answer
-    from phaze.inputs.recorded.input_files import record_question
+    from phaze.inputs.recorded.recorded_question import record_question
     from phaze.report.terminal.plans.fleet_tables import print_fleet
     from phaze.runs.run_directory import kept_answer
 

@@ -23,7 +23,7 @@ def command(options: PlanServingOptions) -> None:
     See also: dse plan for training; dse evaluate --mode decode for one batch.
     """
     from phaze.cli.console_output import console, print_json, progress
-    from phaze.inputs.recorded.input_files import record_question
+    from phaze.inputs.recorded.recorded_question import record_question
     from phaze.inputs.serving_inputs import serving_answer
     from phaze.report.terminal.plans.serving_tables import print_serving
     from phaze.runs.run_directory import kept_answer

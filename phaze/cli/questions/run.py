@@ -50,7 +50,8 @@ def _found(options: RunOptions) -> tuple[ResultDocument, Path, bool]:
     from phaze.explore.answers.main_job import explore
     from phaze.explore.request.search_progress import Clock
     from phaze.explore.request.search_resources import SearchResources
-    from phaze.inputs.recorded.input_files import input_files, record_question, run_folder
+    from phaze.inputs.recorded.input_files import input_files, run_folder
+    from phaze.inputs.recorded.recorded_question import record_question
     from phaze.inputs.run_inputs import make_request
     from phaze.runs.executors.open_executor import open_executor
     from phaze.runs.run_directory import run_directory, write_run
@@ -82,7 +83,8 @@ def _serve(options: RunOptions) -> None:
     from phaze.cli.interruption import INTERRUPTED, Heard, interruptible
     from phaze.explore.request.search_progress import Clock
     from phaze.explore.services.service_answer import find_service
-    from phaze.inputs.recorded.input_files import record_question, run_folder
+    from phaze.inputs.recorded.input_files import run_folder
+    from phaze.inputs.recorded.recorded_question import record_question
     from phaze.inputs.run_inputs import make_service
     from phaze.report.terminal.plans.service_tables import print_service
     from phaze.runs.run_directory import run_directory, write_answer

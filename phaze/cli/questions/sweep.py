@@ -70,7 +70,8 @@ def _sampled(options: SweepOptions) -> _Done:
     from phaze.explore.documents.sweep_document import sweep_document
     from phaze.explore.request.search_resources import SearchResources
     from phaze.explore.sampling.optuna_sweep import Sweep
-    from phaze.inputs.recorded.input_files import record_question, run_folder
+    from phaze.inputs.recorded.input_files import run_folder
+    from phaze.inputs.recorded.recorded_question import record_question
     from phaze.inputs.sweep_inputs import JOURNAL, make_plan
     from phaze.runs.executors.open_executor import open_executor
     from phaze.runs.run_directory import run_directory, write_sweep

@@ -35,7 +35,7 @@ def varied(options: WhatIfOptions, context: typer.Context) -> None:
     from phaze.cli.console_output import console, print_json, progress, say
     from phaze.errors import InputError
     from phaze.inputs.plan_inputs import whatif_answer
-    from phaze.inputs.recorded.input_files import record_question
+    from phaze.inputs.recorded.recorded_question import record_question
     from phaze.report.terminal.plans.whatif_table import check_plot_file, print_whatif, write_plot
     from phaze.runs.run_directory import kept_answer
 

@@ -23,7 +23,7 @@ def command(options: WhatIfBubblesOptions) -> None:
     """
     from phaze.cli.console_output import console, print_json, progress
     from phaze.inputs.plan_inputs import bubbles_answer
-    from phaze.inputs.recorded.input_files import record_question
+    from phaze.inputs.recorded.recorded_question import record_question
     from phaze.report.terminal.plans.bubble_tables import print_bubbles
     from phaze.runs.run_directory import kept_answer
 

@@ -23,7 +23,7 @@ def command(options: WhatIfColocateOptions) -> None:
     """
     from phaze.cli.console_output import console, print_json, progress
     from phaze.inputs.plan_inputs import colocate_answer
-    from phaze.inputs.recorded.input_files import record_question
+    from phaze.inputs.recorded.recorded_question import record_question
     from phaze.report.terminal.plans.colocation_tables import print_colocation
     from phaze.runs.run_directory import kept_answer
 

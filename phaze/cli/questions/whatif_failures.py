@@ -22,7 +22,7 @@ def command(options: WhatIfFailuresOptions) -> None:
     """
     from phaze.cli.console_output import console, print_json, progress
     from phaze.inputs.plan_inputs import failures_answer
-    from phaze.inputs.recorded.input_files import record_question
+    from phaze.inputs.recorded.recorded_question import record_question
     from phaze.report.terminal.plans.failure_tables import print_failures
     from phaze.runs.run_directory import kept_answer
 

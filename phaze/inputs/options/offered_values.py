@@ -32,6 +32,9 @@ RECIPES = (
 
 CACHE_FORMATS = ("fp8", "int8")
 
+NGRAM = "ngram"
+"""Draft that is no model: guesses are looked up in the text so far."""
+
 WORKLOAD = "Built-in name, YAML, ONNX or .pt2 file, or hf:CONFIG.JSON."
 
 WORKLOAD_AT_HAND = "Built-in name, YAML, ONNX or .pt2 file, `hf:CONFIG.JSON`, or a workload at hand."

@@ -24,7 +24,7 @@ from phaze.inputs.options.task_options import EconomicOptions, PassTaskOptions
 
 if TYPE_CHECKING:
     from phaze.hardware.spaces.design_space import DesignSpace
-    from phaze.inputs.task_inputs import Source
+    from phaze.inputs.workload_sources import Source
     from phaze.quantity import Quantity
 
 

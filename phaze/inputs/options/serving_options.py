@@ -12,6 +12,7 @@ from phaze.inputs.options.arch_options import OneArchOptions
 from phaze.inputs.options.offered_values import (
     CACHE_FORMAT,
     CACHE_FORMATS,
+    NGRAM,
     RECIPES,
     REDUNDANT,
     SERVING_DEVICES,
@@ -83,7 +84,7 @@ class PlanServingOptions(KeptOptions, EconomicOptions, OneArchOptions):
     draft: str | None = option(
         None,
         "Speculative decoding: the model that guesses tokens, or ngram, which looks them up in the text.",
-        offers=("ngram",),
+        offers=(NGRAM,),
         metavar="MODEL",
     )
     draft_tokens: int = option(4, "Tokens that are guessed before each pass.", least=1)

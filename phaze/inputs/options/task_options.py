@@ -19,7 +19,7 @@ from phaze.inputs.options.option_model import Options, Packaged, option
 
 if TYPE_CHECKING:
     from phaze.hardware.cluster_network import Network
-    from phaze.inputs.task_inputs import Source
+    from phaze.inputs.workload_sources import Source
     from phaze.parallel.framework import Framework
     from phaze.parallel.plan_choices import Plans
     from phaze.quantity import Quantity

@@ -7,30 +7,18 @@ import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from phaze.errors import InputError
-from phaze.inputs.task_inputs import name_of
+from phaze.inputs.options.offered_values import NGRAM
+from phaze.inputs.workload_sources import name_of
 
 if TYPE_CHECKING:
-    from phaze.explore.documents.result_document import Manifest
     from phaze.hardware.catalogue import Catalogue
     from phaze.inputs.options.option_model import Options
-    from phaze.inputs.task_inputs import Source
+    from phaze.inputs.workload_sources import Source
 
 
-class Documented(Protocol):
-    """Every document that tells how it came about."""
-
-    @property
-    def manifest(self) -> Manifest | None:
-        """How."""
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None) -> Self:
-        """The same with other values (pydantic)."""
-
-
-Document = TypeVar("Document", bound=Documented)
 T = TypeVar("T")
 
 
@@ -53,59 +41,17 @@ def input_files(options: Options) -> dict[str, Path]:
     return {name: path for name, path in _files(options.values) if path.is_file()}
 
 
-def record_question(document: Document, verb: str, options: Options, command: Sequence[str] = ()) -> Document:
-    """The document with what was asked in its manifest, and the hashes of the files that were read for it.
-
-    `command`: as typed, empty in Python.
-    """
-    from phaze.explore.documents.result_manifest import question_sha256
-    from phaze.inputs.recorded.recorded_request import recorded_options
-    from phaze.runs.atomic_files import file_hashes
-
-    told = {
-        "command": list(command),
-        "asked": recorded_options(verb, options),
-        "inputs_sha256": file_hashes(input_files(options)),
-    }
-    if (before := document.manifest) is None:
-        return document
-    manifest = naming_packages(before.model_copy(update=told))
-    hashed = manifest.model_copy(update={"question_sha256": question_sha256(manifest)})
-    return document.model_copy(update={"manifest": hashed})
-
-
-def naming_packages(manifest: Manifest) -> Manifest:
-    """The manifest with the versions of other packages that bring what its question names."""
-    from phaze.hardware.catalogue import Catalogue, registry
-    from phaze.workload.workload_loader import source_versions
-
-    asked = manifest.asked.options if manifest.asked else {}
-    found = dict(manifest.versions)
-    for _, versions in _several("workload", asked.get("workload"), source_versions):
-        found |= versions
-    for _, catalogue, path in _catalogued(asked):
-        found |= registry(catalogue).version(path)
-    for _, path in _several("arch", asked.get("arch"), _architecture):
-        found |= registry(Catalogue.ARCHITECTURE).version(path)
-    if (name := asked.get("strategy")) not in {None, "certified"}:
-        from phaze.explore.strategies.strategy_registry import STRATEGIES
-
-        found |= STRATEGIES.version(str(name))
-    return manifest.model_copy(update={"versions": found})
-
-
 def _files(options: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
     from phaze.workload.workload_loader import source_file
 
-    yield from _several("workload", options.get("workload"), source_file)
-    if fill := options.get("fill"):
-        names = fill.split(",") if isinstance(fill, str) else fill
-        yield from ((f"fill {Path(name).stem}", source_file(name.strip())) for name in names)
-    for what, _, path in _catalogued(options):
+    yield from several("workload", options.get("workload"), source_file)
+    for what, name in other_models(options):
+        yield f"{what} {Path(name).stem}", source_file(name)
+    for what, _, path in catalogued(options):
         yield what, path
         if what == "space":
             yield from _bases(what, path)
-    for what, path in _several("arch", options.get("arch"), _architecture):
+    for what, path in several("arch", options.get("arch"), architecture):
         yield what, path
         yield from _bases(what, path)
     if isinstance(fleet := options.get("fleet"), str | Path):
@@ -118,7 +64,16 @@ def _files(options: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
         yield "economics", Path(figures)
 
 
-def _catalogued(options: Mapping[str, Any]) -> Iterator[tuple[str, Catalogue, Path]]:
+def other_models(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Options that name models besides `workload`: the option, and each source."""
+    for what in ("fill", "beside", "draft"):
+        named = options.get(what) or ()
+        for name in named.split(",") if isinstance(named, str) else named:
+            if name.strip() != NGRAM:
+                yield what, name.strip()
+
+
+def catalogued(options: Mapping[str, Any]) -> Iterator[tuple[str, Catalogue, Path]]:
     """Options that name a file of a catalogue: the option, the catalogue, the file."""
     from phaze.hardware.catalogue import Catalogue, find
 
@@ -134,7 +89,7 @@ def _catalogued(options: Mapping[str, Any]) -> Iterator[tuple[str, Catalogue, Pa
             yield what, catalogue, find(catalogue, named)
 
 
-def _several(what: str, named: object, find: Callable[[str], T]) -> Iterator[tuple[str, T]]:
+def several(what: str, named: object, find: Callable[[str], T]) -> Iterator[tuple[str, T]]:
     """Findings of `find` for one or more of a kind; each by its own name where there are several."""
     names = named if isinstance(named, list | tuple) else [named]
     for name in names:
@@ -142,7 +97,8 @@ def _several(what: str, named: object, find: Callable[[str], T]) -> Iterator[tup
             yield what if len(names) == 1 else f"{what} {Path(name).stem}", find(str(name))
 
 
-def _architecture(named: str) -> Path:
+def architecture(named: str) -> Path:
+    """The file of an architecture, by its name."""
     from phaze.inputs.architecture_names import architecture_file
 
     return architecture_file(named)

@@ -41,7 +41,7 @@ class RepeatedAnswer:
 
     def signed_as(self, before: Manifest) -> RepeatedAnswer:
         """The same with the question of another manifest: it is that one's."""
-        from phaze.inputs.recorded.input_files import naming_packages
+        from phaze.inputs.recorded.recorded_question import naming_packages
 
         manifest = self.document.manifest
         told = {name: getattr(before, name) for name in ("command", "asked", "inputs_sha256")}
