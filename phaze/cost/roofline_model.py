@@ -21,6 +21,7 @@ from phaze.hardware.derived_figures import (
     product_flops_per_s,
     vector_alus,
 )
+from phaze.workload.operators.elementwise_cycles import EXP
 from phaze.workload.work import NARROW, Pass, Traffic, Work
 
 _CACHE_REACH = 1.1  # tensors a little larger than a cache still stay in it from one launch to the next
@@ -43,9 +44,21 @@ def least_s(work: Work, table: ArchitectureTable) -> Floats:
     clock = np.asarray(table["clock_hz"], dtype=np.float64)
     visible = 1.0 if work.flash is None else work.flash.visible
     tensor = visible * _least_product_s(work, table)
-    vector = visible * work.vector_cycles / (vector_alus(table) * clock)
+    vector = visible * vector_cycles(work, table) / (vector_alus(table) * clock)
     moved = np.where(stays_cached(work, table), 0.0, _least_bytes(work)) / hbm_bandwidth_bytes_per_s(table)
     return np.asarray(np.maximum(np.maximum(tensor, vector), moved))
+
+
+def vector_cycles(work: Work, table: ArchitectureTable) -> Floats:
+    """Cycles of an operator on the vector ALUs of each chip, (A,), whose exponentials may be faster than others'.
+
+    Of every score of flash attention one is taken, forward and, worked out again, backward.
+    """
+    saved = 1.0 - 1.0 / np.asarray(table["exponential_rate"], dtype=np.float64)
+    if work.flash is None or not saved.any():
+        return np.full(len(table), work.vector_cycles)
+    scores = work.gemms[0].groups * work.gemms[0].m * work.gemms[0].n
+    return np.asarray(work.vector_cycles - saved * EXP * scores)
 
 
 def _least_product_s(work: Work, table: ArchitectureTable) -> Floats:

@@ -19,11 +19,12 @@ from phaze.cost.kernels.flash_attention import (
     prefill_s,
 )
 from phaze.cost.kernels.kernel_laws import kernels_s
-from phaze.cost.roofline_model import roofline_s
+from phaze.cost.roofline_model import least_s, roofline_s, vector_cycles
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.cluster_network import load_network
 from phaze.hardware.hardware_fields import field_table
 from phaze.validation.measured.single_operators import attention, product
+from phaze.workload.operators.elementwise_cycles import EXP
 from phaze.workload.operators.operator_graph import GraphBuilder, OpKind
 from phaze.workload.operators.operator_steps import OperatorContext
 from phaze.workload.operators.rule_table import RULES
@@ -184,3 +185,19 @@ def test_fp32_runs_at_the_rate_of_fp32():
     assert 1.5 * half < tf32 < 2.1 * half
     both = kernels_s([of(Format.FP32), work], CHIPS["a100-80gb"], Fidelity.ANALYTIC)[0]
     assert both == pytest.approx([fp32, half])
+
+
+def test_faster_exponentials_take_their_part_of_a_score_alone():
+    """Of 14 cycles of a score ten are its exponential; both the bound and the kernel know, other kernels do not."""
+    chip = load_architecture("gb200")
+    table = to_table([chip, chip.replace("twice", exponential_rate=2.0)])
+    work, other = attention(1, 4096, 4096, 8, 8, 128, causal=True), product(1, 64, 64, 64)
+    first, second = vector_cycles(work, table) / (8 * 4096 * 4096)
+    assert first - second == pytest.approx(EXP / 2)
+    wide = [chip.replace("x", exponential_rate=rate, tensor_core_rows=1024) for rate in (1, 2)]
+    least = least_s(work, to_table(wide))
+    assert least[1] / least[0] == pytest.approx(second / first)
+    for rung in (Fidelity.ANALYTIC, Fidelity.CALIBRATED):
+        seconds = kernels_s([work, other], table, rung)
+        assert seconds[1, 0] < seconds[0, 0]
+        assert seconds[1, 1] == seconds[0, 1]

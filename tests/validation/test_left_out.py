@@ -16,20 +16,10 @@ from phaze.parallel.cluster import Cluster
 from phaze.parallel.framework import Framework, list_frameworks, load_framework
 from phaze.parallel.parallel_plan import ParallelPlan
 from phaze.validation.data_set_registry import DATA_SETS, DataSet, Metric
-from phaze.validation.fits.left_out import (
-    Constant,
-    FittedRuns,
-    MeasuredKernels,
-    MeasuredRouting,
-    _Fits,
-    _parts,
-    _worst,
-    elsewhere,
-    fitted_to,
-    percent,
-    refit,
-    refitted,
-)
+from phaze.validation.fits.frameworks_left_out import Constant, FittedRuns, elsewhere, fitted_to
+from phaze.validation.fits.kernels_left_out import _Fits, refitted
+from phaze.validation.fits.least_absolute import percent, refit, worst
+from phaze.validation.fits.measured_parts import MeasuredKernels, MeasuredRouting, parts_of
 from phaze.validation.measured.measured_cases import Judged, Row
 from phaze.validation.measured.measured_systems import system_of
 from phaze.validation.measured.published_models import gpt
@@ -142,8 +132,8 @@ def test_a_law_that_no_row_needs_alone_is_fitted_beside_others():
 
 def test_what_adds_most_is_whose_rows_grow_most_together():
     fitted, left = np.log([1.1, 1.1, 1.1, 1.0]), np.log([1.2, 1.2, 1.2, 1.25])
-    assert _worst(["a", "a", "a", "b"], fitted, left) == "a (3 of 4 rows): 10.0 -> 20.0 %"
-    assert _worst(["a", "b", "b", "b"], fitted, left) == "b (3 of 4 rows): 6.7 -> 21.7 %"
+    assert worst(["a", "a", "a", "b"], fitted, left) == "a (3 of 4 rows): 10.0 -> 20.0 %"
+    assert worst(["a", "b", "b", "b"], fitted, left) == "b (3 of 4 rows): 6.7 -> 21.7 %"
 
 
 def judged_in(metric):
@@ -154,9 +144,9 @@ def judged_in(metric):
 
 
 def test_only_what_is_judged_in_seconds_tells_of_seconds():
-    (part,) = _parts(judged_in(Metric.LATENCY))
+    (part,) = parts_of(judged_in(Metric.LATENCY))
     assert part.rows == kernels("h200", 1.0).rows
-    assert not list(_parts(judged_in(Metric.POWER_SHORT)))
+    assert not list(parts_of(judged_in(Metric.POWER_SHORT)))
 
 
 def test_a_source_is_left_out_with_all_its_metrics():

@@ -17,7 +17,7 @@ from phaze.errors import InputError
 from phaze.hardware.architecture import load_architecture
 from phaze.validation.data_set_registry import DATA_SETS, OWN_SETS, SECONDS
 from phaze.validation.fits.kernel_calibration import rows_of
-from phaze.validation.fits.left_out import kernels_left_out
+from phaze.validation.fits.kernels_left_out import kernels_left_out
 from phaze.validation.measured.measurement_columns import read_columns
 from phaze.validation.measured.measurement_schemas import TABLES
 from phaze.validation.measured.own_measurements import own_products

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.arrays import Flags, Floats
-from phaze.cost.roofline_model import stays_cached
+from phaze.cost.roofline_model import stays_cached, vector_cycles
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.derived_figures import (
     hbm_bandwidth_bytes_per_s,
@@ -90,7 +90,7 @@ class AttentionSizes:
 
 def attention_sizes(works: Sequence[Work], chip: ArchitectureTable) -> AttentionSizes:
     """Sizes of operators whose `flash` is set, on a chip, a table of one. Raises ValueError for any other."""
-    figures = np.array([_figures(work) for work in works], dtype=np.float64).T
+    figures = np.array([_figures(work, chip) for work in works], dtype=np.float64).T
     backward = np.array([len(work.gemms) > _FORWARD_PRODUCTS for work in works])
     cached = np.array([bool(stays_cached(work, chip)[0]) for work in works])
     return AttentionSizes(backward, cached, *figures)
@@ -102,7 +102,7 @@ def decodes(work: Work) -> bool:
     return flash.queries == 1 and flash.staged_bytes == 0 and len(work.gemms) == _FORWARD_PRODUCTS
 
 
-def _figures(work: Work) -> tuple[float, ...]:
+def _figures(work: Work, chip: ArchitectureTable) -> tuple[float, ...]:
     """One operator's figures, in the order of the fields from `heads` on."""
     flash, scores = _flash(work), work.gemms[0]
     number = scores.groups * scores.m * scores.n
@@ -113,7 +113,7 @@ def _figures(work: Work) -> tuple[float, ...]:
         scores.n,
         flash.visible,
         2.0 * work.macs / number,
-        work.vector_cycles / number,
+        float(vector_cycles(work, chip)[0]) / number,
         (scores.b_bytes + work.gemms[1].b_bytes) / scores.groups,
         work.stream_bytes,
         flash.staged_bytes,
