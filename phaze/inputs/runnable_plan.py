@@ -125,6 +125,12 @@ def _recompute(s: StrategyRecord) -> str:
     return f"{sum(s.recomputed_blocks)} blocks" if s.recomputed_blocks else s.recompute
 
 
+def _divided(s: StrategyRecord) -> str:
+    """What replicas divide, in words."""
+    some = any(run.sharded for run in s.layers or ())
+    return f"{s.zero_stage}" + (" and 3 of some blocks" if some else "")
+
+
 def _changes(before: PlanDocument, now: PlanDocument) -> Iterator[str]:
     """What the framework does otherwise than planned."""
     old, new, software = before.best.strategy, now.best.strategy, now.request["framework"]
@@ -133,7 +139,7 @@ def _changes(before: PlanDocument, now: PlanDocument) -> Iterator[str]:
         ("parts of the model on each device", old.chunks, new.chunks),
         ("microbatch", old.microbatch_size, new.microbatch_size),
         ("recompute", _recompute(old), _recompute(new)),
-        ("ZeRO", old.zero_stage, new.zero_stage),
+        ("ZeRO", _divided(old), _divided(new)),
         ("offload", "+".join(old.offload) or "none", "+".join(new.offload) or "none"),
         ("whole layers", "+".join(old.whole_layers) or "none", "+".join(new.whole_layers) or "none"),
     ):

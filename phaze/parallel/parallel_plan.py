@@ -45,14 +45,16 @@ NOTHING, BLOCK, EACH = "none", "block", "each-layer"
 
 @dataclass(frozen=True, slots=True)
 class LayerRun:
-    """Blocks that follow one another and recompute alike.
+    """Blocks that follow one another and are run alike.
 
     `again`: `none` of each, the whole `block` from its input, `each-layer` from its own input, or one layer alone by
-    its name inside the block (`mlp` of `block7.mlp`).
+    its name inside the block (`mlp` of `block7.mlp`). `sharded`: whether replicas divide their weights and gradients,
+    too, as under ZeRO 3, beside others whose optimizer states alone they divide (ZeRO 1).
     """
 
     blocks: int
     again: str
+    sharded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,11 @@ class ParallelPlan:
     def stays_whole(self) -> bool:
         """Whether weights that ranks divide are gathered once per iteration, for all microbatches of a pipeline."""
         return self.zero is Zero.WEIGHTS and not self.reshards and self.pipeline_parallel > 1
+
+    @property
+    def shards_layers(self) -> bool:
+        """Whether replicas divide the weights of some blocks alone."""
+        return any(run.sharded for run in self.layers)
 
     @property
     def width(self) -> int:
@@ -189,6 +196,10 @@ def check_admissible(plan: ParallelPlan, cluster: Cluster, microbatches: int) ->
         raise InputError(f"groups of {s.shard_group} do not divide {s.replicas} replicas")
     if s.branches:
         _check_branches(s)
+    if s.shards_layers and (s.zero is not Zero.OPTIMIZER or not s.reshards):
+        raise InputError(
+            "weights of some blocks alone are divided under ZeRO 1, and gathered again in backward"
+        )
     if (why := refusal(s.schedule, s.pipeline_parallel, microbatches, s.chunks)) is not None:
         raise InputError(why)
 

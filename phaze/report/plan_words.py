@@ -95,13 +95,16 @@ def _words(s: StrategyRecord) -> Iterator[str]:
         yield "stages of half blocks"
     yield f"microbatch {s.microbatch_size}"
     if s.layers:
-        yield f"recompute of {' and '.join(_again(s))}"
+        again = " and ".join(_again(s))
+        yield from (f"recompute of {again}",) if again else ()
     elif s.recompute == "full" and s.recomputed_blocks is not None:
         yield f"recompute of {sum(s.recomputed_blocks)} {s.grain}s"
     elif s.recompute != "none":
         yield f"{s.recompute} recompute"
     if s.zero_stage:
-        yield f"ZeRO {s.zero_stage}" + (f" over {s.shard_group}" if s.shard_group else "")
+        divided = sum(run.blocks for run in s.layers or () if run.sharded)
+        more = f", ZeRO 3 for {divided} {s.grain}s" if divided else ""
+        yield f"ZeRO {s.zero_stage}{more}" + (f" over {s.shard_group}" if s.shard_group else "")
     if s.data_parallel > 1 and s.pipeline_parallel > 1 and s.order.endswith("data"):
         yield "pipelines inside"
     if s.offload:

@@ -1,6 +1,6 @@
 """A strategy for each layer of a stage under a memory limit, with changes between layers paid, exactly."""
 
-from phaze.solvers.layerwise.alike_layers import CountChoice, LayerKind, choose_counts
+from phaze.solvers.layerwise.alike_layers import CountChoice, LayerKind, choose_counts, least_seconds
 from phaze.solvers.layerwise.layer_candidates import Axis, LayerStrategy, candidate_strategies
 from phaze.solvers.layerwise.layer_choice import (
     ChoiceError,
@@ -24,4 +24,5 @@ __all__ = [
     "check_choice",
     "choose_counts",
     "choose_layers",
+    "least_seconds",
 ]

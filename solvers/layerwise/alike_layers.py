@@ -81,6 +81,19 @@ def choose_counts(kinds: Sequence[LayerKind], limit_bytes: float, below_s: float
     return CountChoice(None)
 
 
+def least_seconds(kinds: Sequence[LayerKind]) -> tuple[Floats, Floats]:
+    """Bytes that layers free beside the fastest strategies, ascending, and the least seconds that it takes, (n,) each.
+
+    These are the steps of the relaxation, from none on: between two of them a line is a lower bound of any choice, and
+    no choice frees more than the last.
+    """
+    hulls = [_hull(kind) for kind in kinds]
+    steps = sorted(_steps(kinds, hulls), key=lambda one: (one.price, one.kind))
+    count = [kinds[step.kind].count for step in steps]
+    freed = np.cumsum([0.0, *(n * step.freed_bytes for n, step in zip(count, steps, strict=True))])
+    return freed, np.cumsum([0.0, *(n * step.time_s for n, step in zip(count, steps, strict=True))])
+
+
 def _hull(kind: LayerKind) -> list[int]:
     """Strategies on the lower hull of (bytes, seconds), from the fastest to the leanest."""
     able = np.flatnonzero(np.isfinite(kind.time_s))

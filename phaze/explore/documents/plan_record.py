@@ -8,12 +8,16 @@ from phaze.explore.documents.document_record import Record
 
 
 class LayerRunRecord(Record):
-    """Blocks that follow one another, and what of each of them runs again."""
+    """Blocks that follow one another: what of each of them runs again, and whether replicas divide its weights."""
 
     blocks: int = Field(description="how many, one after the other in the model")
     again: str = Field(
         description="none, block (all of it as one), each-layer (every layer of it on its own), or the one layer of it "
         "that does, by name: mlp of block7.mlp"
+    )
+    sharded: bool = Field(
+        default=False,
+        description="whether replicas divide the weights of these blocks (ZeRO 3), those of others being whole",
     )
 
 

@@ -180,6 +180,7 @@ _BRANCHES = (
 )
 _BY_LAYER = (
     "full recompute of blocks, or of layers of them alone or each on its own, on each device those that take least and "
-    "make room enough (where it has several parts of the model, the best of a few choices)"
+    "make room enough (where it has several parts of the model, the best of a few choices), beside ZeRO 1 with weights "
+    "of as many blocks as pays divided among replicas, spread evenly over each device's"
 )
 _FRUGAL = "full recompute of the first blocks of each device, as few as memory asks for"

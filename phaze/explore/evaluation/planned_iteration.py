@@ -235,7 +235,8 @@ def strategy_record(
         chunks=s.chunks,
         recompute=s.recompute.value,
         recomputed_blocks=list(s.recomputed) if isinstance(s.recomputed, tuple) else None,
-        layers=[LayerRunRecord(blocks=run.blocks, again=run.again) for run in s.layers] or None,
+        layers=[LayerRunRecord(blocks=run.blocks, again=run.again, sharded=run.sharded) for run in s.layers]
+        or None,
         zero_stage=int(s.zero),
         shard_group=s.shard_group,
         order=s.order.value,
@@ -268,7 +269,7 @@ def strategy_of(record: StrategyRecord) -> ParallelPlan:
         chunks=record.chunks,
         recompute=Recompute(record.recompute),
         recomputed=None if record.recomputed_blocks is None else tuple(record.recomputed_blocks),
-        layers=tuple(LayerRun(run.blocks, run.again) for run in record.layers or ()),
+        layers=tuple(LayerRun(run.blocks, run.again, run.sharded) for run in record.layers or ()),
         zero=Zero(record.zero_stage),
         shard_group=record.shard_group,
         order=RankOrder(record.order),

@@ -15,6 +15,7 @@ from phaze.parallel.plan_batches.plan_batch import batch_bounds_s
 from phaze.parallel.plan_search.branching_search import BranchingSearch
 from phaze.parallel.plan_search.fitted_pipelines import FittedPipeline, MemoryTally, PipelineFits
 from phaze.parallel.plan_search.layer_recompute import LayerRecompute
+from phaze.parallel.plan_search.layer_sharding import LayerSharding
 from phaze.parallel.plan_search.memory_bounds import MemoryBounds
 from phaze.parallel.plan_search.plan_answer import EvaluatedPlan, PlanAnswer, PlanBreakdown, Slowdown
 from phaze.parallel.plan_search.plan_lower_bounds import rest_key, rest_s
@@ -69,6 +70,9 @@ _Bounded = tuple[float, int, int, ParallelPlan]
 _BY_LAYER = 1 << 32
 """Added to the number of a plan where its layers are chosen one by one."""
 
+_MIXED = 2 * _BY_LAYER
+"""The same where replicas divide some of its blocks; twice, once a bound of that is known."""
+
 _Any = TypeVar("_Any", _Opened, _Fitting)
 
 
@@ -110,6 +114,7 @@ class _Search:
     rests: dict[int, float] = field(default_factory=dict)
     unfit: list[OpenPlan] = field(default_factory=list)
     seen: set[tuple[int, int]] = field(default_factory=set)
+    mixed_alone: set[tuple[int, int]] = field(default_factory=set)
     looked_at: int = 0
     opened: int = 0
 
@@ -272,6 +277,9 @@ class _Search:
             bound, place, _, opened = some[fit.which]
             slower = self.slowdown(opened.pipeline)
             rest_s = bound / slower - opened.bound_s
+            if fit.mixes:
+                self._mix(bound, place, fit, rest_s)
+                continue
             longer = (fit.busy_s + rest_s) * slower * (1 - BOUND_ROUNDING)
             heapq.heappush(self.queues.fitting, (max(bound, longer), place, fit.number, fit))
             if self.space.by_layer and frugal(fit.pipeline) and fit.counts.any():
@@ -280,9 +288,19 @@ class _Search:
                 heapq.heappush(self.queues.layered, (least, place, fit.number + _BY_LAYER, fit))
                 self.rests[place] = rest_s
 
+    def _mix(self, bound: float, place: int, fit: FittedPipeline, rest_s: float) -> None:
+        """A pipeline whose replicas divide some blocks beside others."""
+        heapq.heappush(self.queues.layered, (bound, place, fit.number + _MIXED, fit))
+        self.rests[place] = rest_s
+        if fit.unfit:
+            self.mixed_alone.add((place, fit.number))
+
     def _choose_layers(self, bound: float, place: int, number: int, fit: FittedPipeline) -> None:
         """What of every block runs again, where the pipeline cannot be ruled out."""
         if bound >= self._worst:
+            return
+        if fit.mixes:
+            self._divide_layers(bound, place, number, fit)
             return
         plan = self._layers.fitted(changed_plan(fit.pipeline, zero=fit.zero))
         if plan is None:
@@ -291,6 +309,22 @@ class _Search:
         for at, order in enumerate(fit.orders):
             least = max(bound, longer * (1 - BOUND_ROUNDING))
             heapq.heappush(self.queues.bounded, (least, place, number + at, changed_plan(plan, order=order)))
+
+    def _divide_layers(self, bound: float, place: int, number: int, fit: FittedPipeline) -> None:
+        """Which blocks of a pipeline are divided, and what of them runs again; first a bound of that."""
+        plan = changed_plan(fit.pipeline, zero=fit.zero, order=fit.orders[0])
+        slower, rest_s = self.slowdown(plan) * (1 - BOUND_ROUNDING), self.rests[place]
+        if number < 2 * _MIXED:
+            least = max(bound, (self._sharding.bound_s(fit, plan) + rest_s) * slower)
+            if least < min(self._worst, NEVER_S):
+                heapq.heappush(self.queues.layered, (least, place, number + _MIXED, fit))
+        elif (found := self._sharding.fitted(fit, plan, self._worst / self.slowdown(plan))) is not None:
+            longer = (found.bound_s + rest_s) * slower
+            heapq.heappush(self.queues.bounded, (max(bound, longer), place, number, found.plan))
+
+    @cached_property
+    def _sharding(self) -> LayerSharding:
+        return LayerSharding(self._layers)
 
     @cached_property
     def _layers(self) -> LayerRecompute:
@@ -312,6 +346,7 @@ class _Search:
         never = iteration.iteration_s >= NEVER_S  # over links that the chip does not have
         if key not in self.seen:  # once, in whichever way blocks recompute
             self.seen.add(key)
+            self.memory.out_of_memory -= key in self.mixed_alone
             self.account.pruned += never
             self.account.evaluated += not never
         if never or (plan.layers and iteration.memory_bytes > self.capacity_bytes):

@@ -35,7 +35,8 @@ class FittedPipeline(NamedTuple):
 
     `which`: the pipeline that was asked for; `number`: the first of the plans among all of this pipeline. `counts`:
     blocks of every chunk that run again, where as few do as memory asks for. `short_bytes` (p,): what every device
-    lacks where none does.
+    lacks where none does. `mixes`: replicas may divide the weights of some blocks beside others, so that it may fit
+    even where these plans do not, which then are `unfit`.
     """
 
     which: int
@@ -46,6 +47,8 @@ class FittedPipeline(NamedTuple):
     counts: Integers
     orders: tuple[RankOrder, ...]
     short_bytes: Floats
+    mixes: bool = False
+    unfit: bool = False
 
     @property
     def plans(self) -> Iterator[ParallelPlan]:
@@ -114,6 +117,7 @@ class PipelineFits:
         host = self.estimator.host_capacity_bytes(plans[0])
         fitted = FittedLevels.of(room.need_bytes, room.host_bytes, self.capacity_bytes, host)
         self._told(fitted, some)
+        yield from self._mixed(some, room, fitted)
         divided, which = np.nonzero(fitted.fits)
         if not len(which):
             return
@@ -124,6 +128,26 @@ class PipelineFits:
             number = one.number + z * len(one.orders)
             short = room.need_bytes[z, row, 0] - self.capacity_bytes
             yield FittedPipeline(one.which, number, seconds, one.plan, zeros[z], blocks, one.orders, short)
+
+    def _mixed(
+        self, some: Sequence[_Open], room: FootprintBatch, fitted: FittedLevels
+    ) -> Iterator[FittedPipeline]:
+        """Pipelines under ZeRO 1, some blocks of which may be divided as under ZeRO 3."""
+        first, zeros = some[0].plan, some[0].zeros
+        if not self.space.by_layer or not frugal(first) or not {Zero.OPTIMIZER, Zero.WEIGHTS} <= {*zeros}:
+            return
+        if first.offload or not first.reshards or first.schedule.weight_copies > 1:
+            return
+        z = zeros.index(Zero.OPTIMIZER)
+        short = room.need_bytes[z, :, 0] - self.capacity_bytes
+        none = np.zeros(room.blocks.shape[1], dtype=np.int64)
+        for row in range(len(some)):
+            one, unfit = some[row], not fitted.fits[z, row]
+            number = one.number + z * len(one.orders)
+            for at, order in enumerate(one.orders):
+                yield FittedPipeline(
+                    one.which, number + at, 0.0, one.plan, zeros[z], none, (order,), short[row], True, unfit
+                )
 
     def _told(self, fitted: FittedLevels, some: Sequence[_Open]) -> None:
         """Count what does not fit."""

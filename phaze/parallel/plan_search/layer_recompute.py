@@ -8,14 +8,14 @@ another recomputes: least seconds of backward within what memory is left (`solve
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import inf
 from typing import NamedTuple
 
 import numpy as np
 
-from phaze.arrays import Floats, Integers
+from phaze.arrays import Flags, Floats, Integers
 from phaze.parallel.chunk_division import Division
 from phaze.parallel.parallel_plan import NOTHING, LayerRun, ParallelPlan, changed_plan
 from phaze.parallel.pipelines.in_flight import in_flight_peak
@@ -37,7 +37,7 @@ from phaze.solvers.layerwise import (
 from phaze.tolerances import BOUND_ROUNDING
 
 
-class _Ways(NamedTuple):
+class LayerWays(NamedTuple):
     """What of a group may run again: names, seconds of that, bytes that a microbatch keeps, bytes while it runs."""
 
     names: tuple[str, ...]
@@ -47,13 +47,13 @@ class _Ways(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Device:
+class LayerDevice:
     """What the groups of one device may do: `ways` of each, `slots` their chunks' places on it, `repeats` which choose.
 
     `held` (K, slots): microbatches in flight; `room_bytes`: for what they keep and for what one group takes as it runs.
     """
 
-    ways: tuple[_Ways, ...]
+    ways: tuple[LayerWays, ...]
     slots: Integers
     repeats: tuple[bool, ...]
     held: Integers
@@ -145,12 +145,12 @@ class LayerRecompute:
         """
         if plan.schedule.weight_copies > 1:
             return None
-        division, own = self.estimator.division(plan), self._own(plan)
+        division, own = self.estimator.division(plan), self.own(plan)
         names = [NOTHING] * len(division.groups)
         for device, chunks in enumerate(own.tolist()):
             groups = [g for c in chunks for g in range(division.chunks[c][0], division.chunks[c][1] + 1)]
-            one = self._device(plan, division, chunks, device)
-            choice = self._chosen(one)
+            one = self.device(plan, division, chunks, device, float(self.rooms(plan)[device]))
+            choice = self.chosen(one)
             if choice is None:
                 return None
             for group, ways, way in zip(groups, one.ways, choice, strict=True):
@@ -169,17 +169,17 @@ class LayerRecompute:
         Every byte is freed at the most that any layer frees in a second. Of devices with several chunks nothing is
         known of what runs ahead of others.
         """
-        best = self._most_freed(plan)
-        held = in_flight_peak(plan.schedule, plan.pipeline_parallel, self._microbatches(plan), plan.chunks)
+        best = self.most_freed(plan)
+        held = in_flight_peak(plan.schedule, plan.pipeline_parallel, self.microbatches(plan), plan.chunks)
         lost = 1 + self.estimator.framework.fragmentation
         most = best * lost * held.max(axis=(1, 2))
         short = np.maximum(fit.short_bytes, 0.0)
         again_s = np.divide(short, most, out=np.zeros_like(short), where=most > 0)
-        own = self._own(plan)
+        own = self.own(plan)
         if own.shape[1] == 1:
             return self._busy_s(plan, again_s)
         forward_s, turned_s = self._passes(plan).passes_s
-        each = self._microbatches(plan) // plan.schedule.weight_copies
+        each = self.microbatches(plan) // plan.schedule.weight_copies
         work = (forward_s + turned_s)[0, own].sum(axis=1) + again_s
         return float(each * work.max()) * (1 - BOUND_ROUNDING)
 
@@ -190,7 +190,7 @@ class LayerRecompute:
         seconds = np.zeros(len(division.groups))
         for group, (span, repeats) in enumerate(zip(division.groups, division.body, strict=True)):
             if repeats:
-                ways = self._ways(costs, span)
+                ways = self.ways(costs, span)
                 seconds[group] = ways.seconds[ways.names.index(next(told))]
         return self._busy_s(plan, np.add.reduceat(seconds, division.first_groups))
 
@@ -212,7 +212,7 @@ class LayerRecompute:
 
     # -- devices ---------------------------------------------------------------------------------------------
 
-    def _chosen(self, one: _Device) -> tuple[int, ...] | None:
+    def chosen(self, one: LayerDevice) -> tuple[int, ...] | None:
         """The choice of a device; of devices alike once."""
         key = "chosen", tuple(map(id, one.ways)), one.slots.tobytes(), one.held.tobytes(), one.room_bytes
         if key not in self._kept:
@@ -221,35 +221,44 @@ class LayerRecompute:
         assert found is None or isinstance(found, tuple)
         return found
 
-    def _device(self, plan: ParallelPlan, division: Division, chunks: Sequence[int], device: int) -> _Device:
+    def device(
+        self, plan: ParallelPlan, division: Division, chunks: Sequence[int], device: int, room_bytes: float
+    ) -> LayerDevice:
+        """The groups of a device that has so much room for what they keep and for what one takes as it runs."""
         e, costs = self.estimator, self.estimator.layer_costs(plan)
         spans = [division.chunks[c] for c in chunks]
         groups = [g for first, last in spans for g in range(first, last + 1)]
         slots = np.repeat(np.arange(len(chunks)), [last + 1 - first for first, last in spans])
-        held = in_flight_peak(plan.schedule, plan.pipeline_parallel, self._microbatches(plan), plan.chunks)
-        return _Device(
-            tuple(self._ways(costs, division.groups[g]) for g in groups),
+        held = in_flight_peak(plan.schedule, plan.pipeline_parallel, self.microbatches(plan), plan.chunks)
+        return LayerDevice(
+            tuple(self.ways(costs, division.groups[g]) for g in groups),
             slots,
             tuple(division.body[g] for g in groups),
             held[device],
-            float(self._rooms(plan)[device]) / (1 + e.framework.fragmentation),
+            room_bytes / (1 + e.framework.fragmentation),
         )
 
-    def _rooms(self, plan: ParallelPlan) -> Floats:
-        """Bytes of every device, (p,), for what is kept of microbatches and for the group that runs."""
-        key = "rooms", plan
+    def rooms(self, plan: ParallelPlan, sharded: Flags | None = None) -> Floats:
+        """Bytes of every device, (p,), for what is kept of microbatches and for the group that runs.
+
+        With weights of some groups `sharded` (..., G), (..., p).
+        """
+        key = "rooms", plan, None if sharded is None else sharded.tobytes()
         if key not in self._kept:
-            e, division, own = self.estimator, self.estimator.division(plan), self._own(plan)
+            e, division, own = self.estimator, self.estimator.division(plan), self.own(plan)
             none = np.zeros(len(division.groups), dtype=np.bool_)
             footprint = ChunkFootprint.of(e.memory_footprint(plan), division, none)
             lost = 1 + e.framework.fragmentation
             scores = lost * e.framework.score_copies * footprint.on_devices("scores_bytes", own)
-            self._kept[key] = self.capacity_bytes - e.memory_of(plan, footprint).fixed_bytes(own) - scores
+            memory = e.memory_of(plan, footprint)
+            if sharded is not None:
+                memory = replace(memory, sharded=e.layouts.sharded(plan, sharded))
+            self._kept[key] = self.capacity_bytes - memory.fixed_bytes(own) - scores
         found = self._kept[key]
         assert isinstance(found, np.ndarray)
         return found
 
-    def _ways(self, costs: LayerCosts, span: Unit) -> _Ways:
+    def ways(self, costs: LayerCosts, span: Unit) -> LayerWays:
         """What of a group of layers may run again; the same for all groups of the same layers under the same names."""
         chain = costs.chain
         names = chain.names[span[0] : span[1] + 1]
@@ -260,10 +269,10 @@ class LayerRecompute:
             held = np.array([group_bytes(chain, span, some) for some in units])
             alone = max(chain.layers[u].working_bytes for u in chain.index[span[0] : span[1] + 1])
             seconds = np.array([self._again_s(costs, some) for some in units])
-            self._kept[key] = costs, _Ways(known, seconds, held[:, 0], held[:, 1] + alone)
+            self._kept[key] = costs, LayerWays(known, seconds, held[:, 0], held[:, 1] + alone)
         found = self._kept[key]
         assert isinstance(found, tuple)
-        ways: _Ways = found[1]
+        ways: LayerWays = found[1]
         return ways
 
     def _again_s(self, costs: LayerCosts, units: Sequence[Unit]) -> float:
@@ -279,28 +288,29 @@ class LayerRecompute:
         computing = side.kernels_s[layer] * framework.stretch + framework.interference * side.hidden_s[layer]
         return float(computing + sum(one[layer] for one in side.exposed_s.values()))
 
-    def _most_freed(self, plan: ParallelPlan) -> float:
+    def most_freed(self, plan: ParallelPlan) -> float:
         """Bytes of a microbatch that any group frees in a second, at most; infinite where some cost nothing."""
         costs, division = self.estimator.layer_costs(plan), self.estimator.division(plan)
         key = "freed", id(costs), division.groups, division.body
         if key not in self._kept:
             spans = [span for span, repeats in zip(division.groups, division.body, strict=True) if repeats]
-            each = {id(one): one for one in (self._ways(costs, span) for span in spans)}
+            each = {id(one): one for one in (self.ways(costs, span) for span in spans)}
             self._kept[key] = max(_freed(one) for one in each.values())
         found = self._kept[key]
         assert isinstance(found, float)
         return found
 
-    def _own(self, plan: ParallelPlan) -> Integers:
+    def own(self, plan: ParallelPlan) -> Integers:
         """Chunks of every device, (p, slots)."""
         found: Integers = chunks_of(plan.schedule, plan.pipeline_parallel, plan.chunks)
         return found
 
-    def _microbatches(self, plan: ParallelPlan) -> int:
+    def microbatches(self, plan: ParallelPlan) -> int:
+        """Microbatches that each pipeline runs."""
         return self.estimator.microbatches(plan)
 
 
-def _freed(ways: _Ways) -> float:
+def _freed(ways: LayerWays) -> float:
     """Most bytes that a group frees in a second; infinite where that costs nothing."""
     freed = np.maximum(ways.kept_bytes[0] - ways.kept_bytes[1:], 0.0)
     rates = np.full(len(freed), inf)

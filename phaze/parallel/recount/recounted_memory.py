@@ -52,7 +52,7 @@ class RecountedLayers:
         Where the plan tells of single layers, these.
         """
         chosen, found = self.plan.recomputed, []
-        told = [one.again for one in self.plan.layers for _ in range(one.blocks)]
+        told = [one for one in self.plan.layers for _ in range(one.blocks)]
         for chunk, (first, last) in enumerate(self.division.chunks):
             left = (
                 len(self.division.groups)
@@ -70,9 +70,13 @@ class RecountedLayers:
                 recomputed = repeats and left > 0
                 left -= recomputed
                 again: tuple[tuple[int, ...], ...] = (tuple(range(b + 1 - a)),) if recomputed else ()
+                sharded = False
                 if repeats and self.plan.layers:
-                    again = self._again(self.layer_costs.chain.names[a : b + 1], told.pop(0))
-                blocks.append(RecountedGroup(self.layer_costs.chain.index[a : b + 1], repeats, again))
+                    again = self._again(self.layer_costs.chain.names[a : b + 1], told[0].again)
+                    sharded = told.pop(0).sharded
+                blocks.append(
+                    RecountedGroup(self.layer_costs.chain.index[a : b + 1], repeats, again, sharded)
+                )
             found.append(blocks)
         return found
 
@@ -337,13 +341,17 @@ class RecountedMemory(RecountedLayers):
                 (rest, framework.optimizer_bytes),
             )
         ]
-        scaled = sum(self.layers[i].scaled_weight_bytes for block in blocks for i in block.layers)
+        mine = [block for block in blocks if not block.sharded]
+        scaled = sum(self.layers[i].scaled_weight_bytes for block in mine for i in block.layers)
         frozen = sum(self.layers[i].frozen_weight_bytes for block in blocks for i in block.layers)
         less = s.zero >= Zero.GRADIENTS and framework.reduces_every_microbatch
+        own = {block: self.parameters(block.layers) for block in blocks}
+        mixed = sum(self.divided(own[block]) if block.sharded else own[block].total for block in blocks)
+        here = mixed if framework.reduces_every_microbatch else whole
         return {
             "weights_bytes": frozen
-            + (each[0] * divided if s.zero >= Zero.WEIGHTS else each[0] * whole + scaled),
-            "gradients_bytes": each[1] * (divided if less else whole),
+            + (each[0] * divided if s.zero >= Zero.WEIGHTS else each[0] * mixed + scaled),
+            "gradients_bytes": each[1] * (divided if less else here),
             "optimizer_bytes": each[2] * (divided if s.zero >= Zero.OPTIMIZER else whole),
         }
 
@@ -357,6 +365,8 @@ class RecountedMemory(RecountedLayers):
         ends = sum(self.parameters(block.layers).total for block in blocks if not block.repeats)
         two = min(2 * max(sizes, default=0.0), sum(sizes))
         each = weight_bytes if framework.gathered_bytes is None else framework.gathered_bytes
+        apart = [self.parameters(block.layers).total for block in blocks if block.sharded]
+        found += each * min(2 * max(apart, default=0.0), sum(apart))
         if s.zero >= Zero.WEIGHTS:
             found += weight_bytes * ends  # gradients of embeddings and head, to the end of backward
         if s.zero >= Zero.WEIGHTS and not s.reshards and Offload.WEIGHTS not in s.offload:

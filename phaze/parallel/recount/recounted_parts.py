@@ -66,12 +66,14 @@ class RecountedPass:
 class RecountedGroup:
     """A group of layers, such as a transformer block: its layers, in order, and whether it repeats.
 
-    `again`: places of its layers that run again, those together that start from one kept input.
+    `again`: places of its layers that run again, those together that start from one kept input. `sharded`: whether
+    replicas divide its weights where others stay whole.
     """
 
     layers: tuple[int, ...]
     repeats: bool
     again: tuple[tuple[int, ...], ...]
+    sharded: bool = False
 
     @property
     def once(self) -> list[int]:

@@ -147,10 +147,12 @@ class Recount(RecountedMemory):
         gathers = s.zero is Zero.WEIGHTS and not s.stays_whole and (s.reshards or not turned)
         reduces = turned and s.zero >= Zero.GRADIENTS and framework.reduces_every_microbatch
         alike = dict.fromkeys(block.layers for block in blocks)
-        gathered = {one: self._gathering_s(one) if gathers else 0.0 for one in alike}
+        mixed = self._mixes
+        gathered = {one: self._gathering_s(one) if gathers or mixed else 0.0 for one in alike}
+        reduces = reduces or (mixed and turned and framework.reduces_every_microbatch)
         reduced = {one: self._reducing_s(one) if reduces else 0.0 for one in alike}
-        gather = [gathered[block.layers] for block in blocks]
-        reduce = [reduced[block.layers] for block in blocks]
+        gather = [gathered[block.layers] * (block.sharded or not mixed) for block in blocks]
+        reduce = [reduced[block.layers] * (block.sharded or not mixed) for block in blocks]
         if not framework.hides_gathers:
             side.gathered_s, side.reduced_s = sum(gather), sum(reduce)
             return
@@ -160,6 +162,11 @@ class Recount(RecountedMemory):
         side.gathered_s = both[0] if not any(reduce) else alone[0] if any(gather) else 0.0
         side.reduced_s = both[0] - side.gathered_s
         side.hidden_s += sum(gather) + sum(reduce) - both[1]
+
+    @property
+    def _mixes(self) -> bool:
+        """Whether replicas divide the weights of some blocks and keep those of others whole."""
+        return any(block.sharded for chunk in self.chunks for block in chunk)
 
     def _gathering_s(self, layers: tuple[int, ...]) -> float:
         """Weights of a group, in as many exchanges as the framework makes of it."""
@@ -185,7 +192,7 @@ class Recount(RecountedMemory):
         beside = min(sum(gather_s) + sum(reduce_s), alone)
         slower = 1 + self.framework.interference * (beside / alone if alone > 0 else 0.0)
         run = backward_s if turned else forward_s
-        repeats = [block.repeats for block in blocks]
+        repeats = [block.sharded if self._mixes else block.repeats for block in blocks]
         added = (run(repeats, [f * c for c in compute_s], gather_s, reduce_s) - alone for f in (slower, 1.0))
         return next(added), next(added)
 
@@ -245,19 +252,24 @@ class Recount(RecountedMemory):
     def gradient_sync(self, device: int) -> RecountedSync:
         """Gradient synchronisation after the last microbatch of a device."""
         s, framework, own = self.plan, self.framework, self.devices[device]
-        held = sum((self.parameters(block.layers) for c in own for block in self.chunks[c]), Parameters())
+        blocks = [block for c in own for block in self.chunks[c]]
+        whole = [block for block in blocks if not block.sharded]
+        late_blocks = whole if framework.reduces_every_microbatch else blocks
+        held, kept, summed = (
+            sum((self.parameters(block.layers) for block in some), Parameters())
+            for some in (blocks, whole, late_blocks)
+        )
         weight, gradient = self.wire_bytes
         late = s.zero < Zero.GRADIENTS or not framework.reduces_every_microbatch
         apart = s.zero in (Zero.OPTIMIZER, Zero.GRADIENTS) or s.stays_whole
         reduce, gather = (
-            self.reduce_s(gradient, held) * late,
-            self.gather_s(weight, held) * apart,
+            self.reduce_s(gradient, summed) * late,
+            self.gather_s(weight, kept) * apart,
         )
-        pieces = sum(len(self.chunks[c]) for c in own)
         behind = self._window * sum(self.passes[c][1].pass_s + self.passes[c][2].pass_s for c in own)
         ahead = self._window * sum(self.passes[c][0].pass_s for c in own)
-        reduced = self._late_s(behind, reduce, pieces) if framework.hides_reduction else reduce
-        gathered = self._late_s(ahead, gather, pieces) if framework.hides_gathers else gather
+        reduced = self._late_s(behind, reduce, len(late_blocks)) if framework.hides_reduction else reduce
+        gathered = self._late_s(ahead, gather, len(whole)) if framework.hides_gathers else gather
         mine = self.divided(held) if s.zero else held.total
         return RecountedSync(
             reduced + self.tied_s(device),

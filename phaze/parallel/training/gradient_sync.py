@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.arrays import Floats
+from phaze.arrays import Flags, Floats
 from phaze.parallel.chunk_division import Division
 from phaze.parallel.framework import Framework
 from phaze.parallel.parallel_plan import ParallelPlan, Zero
@@ -89,10 +89,14 @@ class DeviceParameters:
     tied: Floats
 
     @classmethod
-    def of(cls, sizes: LayerSizes, division: Division, own: NDArray[np.int64]) -> DeviceParameters:
-        """Parameters of devices with some chunks of a division each, (p, slots)."""
-        every, experts, whole = np.add.reduceat(sizes.parameters, division.first_layers, axis=1)
-        pieces = np.array([last + 1 - first for first, last in division.chunks], dtype=np.float64)
+    def of(
+        cls, sizes: LayerSizes, division: Division, own: NDArray[np.int64], groups: Flags | None = None
+    ) -> DeviceParameters:
+        """Parameters of devices with some chunks of a division each, (p, slots); of some `groups` (G,) where told."""
+        taken = np.ones(len(division.groups), dtype=np.bool_) if groups is None else groups
+        parameters = sizes.parameters * np.repeat(taken, division.sizes)
+        every, experts, whole = np.add.reduceat(parameters, division.first_layers, axis=1)
+        pieces = np.add.reduceat(taken.astype(np.float64), division.first_groups)
         tied = np.zeros(len(own))
         tied[[0, -1]] = sizes.tied_parameters
         columns = (every - experts - whole, experts, whole, pieces)
@@ -112,14 +116,15 @@ class GradientSyncWork:
     """Gradient synchronisation on every device of pipelines, (V, p) each, before anything hides it.
 
     Seconds of exchanges, and parameters that a device steps. `window` (V, 1): passes of one microbatch that all but the
-    last exchanges have to hide behind, `pieces` how many exchanges there are.
+    last exchanges have to hide behind, `reductions` and `gathers` how many exchanges there are of each.
     """
 
     reduce_s: Floats
     gather_s: Floats
     tie_s: Floats
     stepped: Floats
-    pieces: Floats
+    reductions: Floats
+    gathers: Floats
     window: Floats
 
     @classmethod
@@ -130,23 +135,30 @@ class GradientSyncWork:
         framework: Framework,
         wire_bytes: tuple[float, float],
         microbatches: Sequence[int],
+        whole: DeviceParameters | None = None,
     ) -> GradientSyncWork:
-        """Work of plans (V,) that run so many `microbatches` (V,); `wire_bytes`: of one weight and one gradient."""
+        """Work of plans (V,) that run so many `microbatches` (V,); `wire_bytes`: of one weight and one gradient.
+
+        `whole`: parameters of the groups that each replica keeps whole, where some are divided: only these are gathered
+        after the step, and reduced after the last microbatch alone.
+        """
         e, each = exchanges, exchanges.plans
         late = [[s.zero < Zero.GRADIENTS or not framework.reduces_every_microbatch] for s in each]
         apart = [[s.zero in (Zero.OPTIMIZER, Zero.GRADIENTS) or s.stays_whole] for s in each]
         gathered, reduced = wire_bytes[0] * np.array(apart), wire_bytes[1] * np.array(late)
-        reduce_s = e.reduce_s(held.shared * reduced) + e.reduce_experts_s(held.experts * reduced)
-        reduce_s += e.reduce_replicated_s(held.replicated * reduced)
-        gather_s = e.gather_s(held.shared * gathered) + e.gather_experts_s(held.experts * gathered)
-        gather_s += e.gather_replicated_s(held.replicated * gathered)
+        kept = held if whole is None else whole
+        summed = kept if framework.reduces_every_microbatch else held
+        reduce_s = e.reduce_s(summed.shared * reduced) + e.reduce_experts_s(summed.experts * reduced)
+        reduce_s += e.reduce_replicated_s(summed.replicated * reduced)
+        gather_s = e.gather_s(kept.shared * gathered) + e.gather_experts_s(kept.experts * gathered)
+        gather_s += e.gather_replicated_s(kept.replicated * gathered)
         ranks = [np.where(e.divides, some, 1) for some in e.ranks]
         return cls(
             reduce_s,
             gather_s,
             e.tie_s(held.tied * wire_bytes[1]),
             divided_parameters(ranks, held.shared, held.experts, held.replicated),
-            np.broadcast_to(held.pieces, reduce_s.shape),
+            *(np.broadcast_to(some.pieces, reduce_s.shape) for some in (summed, kept)),
             np.array([[overlap_window(s, m)] for s, m in zip(each, microbatches, strict=True)]),
         )
 
@@ -168,12 +180,12 @@ class GradientSyncWork:
         what hides of reductions and gathers is as of `overlapped_s` (docs/reference/formulas/pipeline.md).
         `optimizer_s`: seconds of a step per parameter.
         """
-        lost = (self.pieces, framework.interference)
+        lost = framework.interference
         reduction, gather = self.reduce_s, self.gather_s
         if framework.hides_reduction:
-            reduction = overlapped_s(self.window * turned_s, reduction, *lost)
+            reduction = overlapped_s(self.window * turned_s, reduction, self.reductions, lost)
         if framework.hides_gathers:
-            gather = overlapped_s(self.window * forward_s, gather, *lost)
+            gather = overlapped_s(self.window * forward_s, gather, self.gathers, lost)
         hidden_s = np.maximum(self.reduce_s - reduction, 0.0) + np.maximum(self.gather_s - gather, 0.0)
         return GradientSyncs(
             reduction_s=reduction + self.tie_s,

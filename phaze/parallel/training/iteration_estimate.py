@@ -47,6 +47,7 @@ from phaze.parallel.training.memory_footprint import (
     divided_parameters,
     ranks_of,
     recomputed_groups,
+    sharded_groups,
 )
 from phaze.parallel.training.operator_costs import OperatorCosts
 from phaze.parallel.training.plan_layouts import PlanLayouts
@@ -377,11 +378,19 @@ class Estimator:
         """Parameters and groups of layers of every device of a pipeline."""
         return self.layouts.device_parameters(plan)
 
+    def whole_parameters(self, plan: ParallelPlan) -> DeviceParameters | None:
+        """Those of groups that every replica keeps whole, where some are divided; None where all are treated alike."""
+        if not plan.shards_layers:
+            return None
+        return self.layouts.device_parameters(plan, ~sharded_groups(self.division(plan), plan))
+
     def gradient_sync(self, plan: ParallelPlan) -> GradientSyncs:
         """Gradient synchronisation after the last microbatch on every device of its pipeline, (1, p)."""
         found, placed = self.stage_times(plan), np.array(self.placed(plan))
         passes = (found.forward.pass_s[placed].sum(axis=1), found.turned_s[placed].sum(axis=1))
-        return self.gradient_syncs(self.exchanges(plan), self.device_parameters(plan), *passes)
+        held, whole = self.device_parameters(plan), self.whole_parameters(plan)
+        (sync,) = self.gradient_syncs_beside(self.exchanges(plan), held, (passes,), whole)
+        return sync
 
     def gradient_syncs(
         self, exchanges: Communication, held: DeviceParameters, forward_s: Floats, turned_s: Floats
@@ -391,14 +400,18 @@ class Estimator:
         return found
 
     def gradient_syncs_beside(
-        self, exchanges: Communication, held: DeviceParameters, passes: Sequence[tuple[Floats, Floats]]
+        self,
+        exchanges: Communication,
+        held: DeviceParameters,
+        passes: Sequence[tuple[Floats, Floats]],
+        whole: DeviceParameters | None = None,
     ) -> list[GradientSyncs]:
-        """The same beside each of several passes, whose exchanges are costed once."""
+        """The same beside each of several passes, whose exchanges are costed once; `whole` as of `GradientSyncWork`."""
         each, step_s = exchanges.plans, self.rates.optimizer_s
         if any(s.offload for s in each):
             step_s = np.array([[self.step_s(s)] for s in each])
         counts = [self.microbatches(s) for s in each]
-        work = GradientSyncWork.of(held, exchanges, self.framework, self.rates.wire_bytes, counts)
+        work = GradientSyncWork.of(held, exchanges, self.framework, self.rates.wire_bytes, counts, whole)
         return [work.beside(*some, self.framework, step_s) for some in passes]
 
     def chunks(self, plan: ParallelPlan) -> Chunks:
@@ -432,9 +445,16 @@ class Estimator:
             np.array([float(s.data_parallel)]),
             np.array([float(sent.sum()) if s.pipeline_parallel > 1 else 0.0]),
             np.array([iteration_s]),
-            gathers=2.0 * self.microbatches(s) if s.zero is Zero.WEIGHTS else 0.0,
+            gathers=2.0 * self.microbatches(s) * self._gathered_share(s),
             host_bytes=float(self.host_link_bytes(s).sum()) * s.width * s.data_parallel,
         )
+
+    def _gathered_share(self, plan: ParallelPlan) -> float:
+        """Share of the parameters that replicas gather for every pass."""
+        if not plan.shards_layers:
+            return float(plan.zero is Zero.WEIGHTS)
+        held = self.memory_footprint(plan).parameters
+        return float(held[sharded_groups(self.division(plan), plan)].sum() / held.sum())
 
     def host_link_bytes(self, plan: ParallelPlan) -> Floats:
         """Bytes of an iteration over the link between every device of a pipeline and its host, both ways, (p,)."""

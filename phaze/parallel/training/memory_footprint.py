@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from phaze.arrays import Floats, Integers
+from phaze.arrays import Flags, Floats, Integers
 from phaze.parallel.chunk_division import Division
 from phaze.parallel.cluster import Recompute
 from phaze.parallel.framework import Framework, ParameterBytes
@@ -98,6 +98,11 @@ class GroupFootprint:
     def parameters(self) -> Floats:
         """Parameters of all sorts, (G,)."""
         return self.shared + self.experts + self.replicated
+
+    def weights_of(self, some: Flags) -> GroupFootprint:
+        """Footprint of the weights of some groups alone, (..., G): others have none."""
+        sorts = ("shared", "experts", "replicated", "scaled_bytes")
+        return replace(self, **{sort: getattr(self, sort) * some for sort in sorts})
 
 
 def _results_bytes(layers: Sequence[Layer], kept: Set[str]) -> float:
@@ -227,12 +232,22 @@ def recomputed_groups(division: Division, plan: ParallelPlan) -> NDArray[np.bool
     )
 
 
+def sharded_groups(division: Division, plan: ParallelPlan) -> Flags:
+    """Groups (G,) whose weights replicas divide beside others that each keeps whole."""
+    found = np.zeros(len(division.groups), dtype=np.bool_)
+    if plan.shards_layers:
+        sharded = [run.sharded for run in plan.layers]
+        found[np.flatnonzero(division.body)] = np.repeat(sharded, [run.blocks for run in plan.layers])
+    return found
+
+
 @dataclass(frozen=True)
 class PlanMemory:
     """Memory of the devices of a pipeline that hold some of the chunks each, under one plan.
 
     `state`: bytes of a parameter. `divided_by`: ranks that divide shared parameters, those of experts and whole ones
-    where more plans differ in nothing else, (V, 1) each, whose chunks need (V, C); None: the plan's own.
+    where more plans differ in nothing else, (V, 1) each, whose chunks need (V, C); None: the plan's own. `sharded`:
+    weights that replicas divide where these are some groups' alone.
     """
 
     footprint: ChunkFootprint
@@ -241,6 +256,7 @@ class PlanMemory:
     numerics: Numerics
     state: ParameterBytes
     divided_by: Sequence[ArrayLike] | None = None
+    sharded: ChunkFootprint | None = None
 
     def devices(
         self, chunks: ArrayLike, held: ArrayLike, waiting_bytes: ArrayLike = 0.0
@@ -302,6 +318,11 @@ class PlanMemory:
         weights = state.weight * (divided if s.zero >= Zero.WEIGHTS else whole)
         gradients = state.gradient * (divided if s.zero >= Zero.GRADIENTS and always else whole)
         states = state.optimizer * (divided if s.zero >= Zero.OPTIMIZER else whole)
+        if (some := self.sharded) is not None:
+            each = (some.on_devices(sort, own) for sort in ("shared", "experts", "replicated"))
+            saved = some.on_devices("parameters", own) - divided_parameters(self._ranks, *each)
+            gradients = gradients - state.gradient * saved * always
+            weights = weights - state.weight * saved - some.on_devices("scaled_bytes", own)
         if s.zero < Zero.WEIGHTS:  # what is gathered anew is scaled anew
             weights = weights + n.on_devices("scaled_bytes", own)
         weights = weights + n.on_devices("frozen_bytes", own)
@@ -332,6 +353,9 @@ class PlanMemory:
         """Weights gathered or fetched, and gradients of two groups, or chunks that swap, on their way to the host."""
         s, state, found = self.plan, self.state, np.zeros((*self.footprint.shared.shape[:-1], len(own)))
         swaps = s.schedule.chunk_by_chunk
+        if (some := self.sharded) is not None:  # the one that runs, and the one gathered ahead
+            two, every = 2 * some.largest[..., own].max(axis=-1), some.on_devices("parameters", own)
+            found = found + state.gathered * np.minimum(two, every)
         if s.zero >= Zero.WEIGHTS or (Offload.WEIGHTS in s.offload and not swaps):
             found = found + self._gathered(own)
         if Offload.WEIGHTS in s.offload and swaps:

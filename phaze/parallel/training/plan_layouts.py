@@ -10,17 +10,22 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from phaze.arrays import Floats, Integers
+from phaze.arrays import Flags, Floats, Integers
 from phaze.parallel.chunk_division import Division, Grain, cut, even, inside_blocks, undivided
 from phaze.parallel.cluster import Cluster, Recompute
 from phaze.parallel.framework import Framework, ParameterBytes
-from phaze.parallel.parallel_plan import ParallelPlan
+from phaze.parallel.parallel_plan import ParallelPlan, changed_plan
 from phaze.parallel.pipelines.in_flight import in_flight_peak
 from phaze.parallel.pipelines.pipeline_schedule import chunks_of
 from phaze.parallel.training.communication import Communication
 from phaze.parallel.training.gradient_sync import DeviceParameters
 from phaze.parallel.training.layer_costs import LayerSizes
-from phaze.parallel.training.memory_footprint import ChunkFootprint, GroupFootprint, PlanMemory
+from phaze.parallel.training.memory_footprint import (
+    ChunkFootprint,
+    GroupFootprint,
+    PlanMemory,
+    sharded_groups,
+)
 from phaze.parallel.training.recomputation import with_adapters_only, with_copies
 from phaze.parallel.training.recomputed_layers import recomputed_units, with_units
 from phaze.parallel.training.stage_edges import StageEdges
@@ -130,12 +135,20 @@ class PlanLayouts:
 
     def memory_of(self, plan: ParallelPlan, footprint: ChunkFootprint) -> PlanMemory:
         """Memory of a plan whose chunks need so much."""
-        return PlanMemory(footprint, plan, self.framework, self.workload.numerics, self.parameter_bytes)
+        some = self.sharded(plan, sharded_groups(self.division(plan), plan)) if plan.shards_layers else None
+        bytes_ = self.workload.numerics, self.parameter_bytes
+        return PlanMemory(footprint, plan, self.framework, *bytes_, sharded=some)
 
-    def device_parameters(self, plan: ParallelPlan) -> DeviceParameters:
-        """Parameters and groups of layers of every device of a pipeline."""
+    def sharded(self, plan: ParallelPlan, groups: Flags) -> ChunkFootprint:
+        """Weights of some groups (..., G) of the chunks of a plan."""
+        division = self.division(plan)
+        weights = self.memory_footprint(changed_plan(plan, layers=())).weights_of(groups)
+        return ChunkFootprint.of(weights, division, np.zeros(groups.shape, dtype=np.bool_))
+
+    def device_parameters(self, plan: ParallelPlan, groups: Flags | None = None) -> DeviceParameters:
+        """Parameters and groups of layers of every device of a pipeline; of some `groups` (G,) alone where told."""
         own = chunks_of(plan.schedule, plan.pipeline_parallel, plan.chunks)
-        return DeviceParameters.of(self.sizes(plan), self.division(plan), own)
+        return DeviceParameters.of(self.sizes(plan), self.division(plan), own, groups)
 
     def exchanges(self, link_bytes_per_s: float, *plans: ParallelPlan) -> Communication:
         """Communication between devices whose own links have that bandwidth."""

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.arrays import Floats, Integers
+from phaze.arrays import Flags, Floats, Integers
 from phaze.parallel.chunk_division import Division
 from phaze.parallel.framework import Framework
 from phaze.parallel.parallel_plan import ParallelPlan, Zero
@@ -18,6 +18,7 @@ from phaze.parallel.pipelines.chunk_times import Chunks
 from phaze.parallel.pipelines.stage_graph import StageGraph
 from phaze.parallel.training.communication import Communication
 from phaze.parallel.training.layer_costs import LayerCosts, LayerPassCosts
+from phaze.parallel.training.memory_footprint import sharded_groups
 from phaze.parallel.training.recomputed_layers import again_and_ends, recomputed_units
 from phaze.parallel.training.stage_edges import StageEdges
 from phaze.parallel.training.weight_prefetch import Groups
@@ -101,10 +102,14 @@ class ZeroTraffic:
 def zero_traffic(
     plan: ParallelPlan, framework: Framework, wire_bytes: tuple[float, float]
 ) -> tuple[ZeroTraffic, ZeroTraffic]:
-    """Traffic of ZeRO in forward and backward of every microbatch; `wire_bytes`: of one weight and one gradient."""
+    """Traffic of ZeRO in forward and backward of every microbatch; `wire_bytes`: of one weight and one gradient.
+
+    Where replicas divide some groups alone, that of these.
+    """
     gathered, reduced = wire_bytes
-    whole = plan.zero is Zero.WEIGHTS and not plan.stays_whole
-    always = plan.zero >= Zero.GRADIENTS and framework.reduces_every_microbatch
+    whole = (plan.zero is Zero.WEIGHTS and not plan.stays_whole) or plan.shards_layers
+    divides = plan.zero >= Zero.GRADIENTS or plan.shards_layers
+    always = divides and framework.reduces_every_microbatch
     regathered = gathered if whole and plan.reshards else 0.0
     return ZeroTraffic(gathered if whole else 0.0), ZeroTraffic(regathered, reduced if always else 0.0)
 
@@ -135,16 +140,17 @@ def stage_times(
     forward = every.side([(costs.forward, once)], framework.dispatch_s)
     redone = every.side(repeated, framework.dispatch_s)
     backward = every.side([(costs.backward, once)], framework.dispatch_backward_s)
-    if plan.zero >= Zero.GRADIENTS or traffic is not None:
+    if plan.zero >= Zero.GRADIENTS or plan.shards_layers or traffic is not None:
         behind = every.groups_s([*repeated, (costs.backward, once)])
         ahead = every.groups_s([(costs.forward, once)])
     moving = ZeroExchanges(*costs.sizes(plan.grain), exchanges, framework)
+    some = sharded_groups(division, plan) if plan.shards_layers else None
     if behind_wire != ZeroTraffic():
-        groups = moving.groups([behind_wire], behind, division)
+        groups = moving.groups([behind_wire], behind, division, some)
         backward = _beside(backward, *moving.added_s(groups, turned=True))
         backward = replace(backward, reduced_s=moving.reduced_s(groups, backward.zero_s))
     if ahead_wire != ZeroTraffic():
-        groups = moving.groups([ahead_wire], ahead, division)
+        groups = moving.groups([ahead_wire], ahead, division, some)
         forward = _beside(forward, *moving.added_s(groups, turned=False))
     if traffic is not None:
         forward, backward = traffic.forward(forward, ahead), traffic.backward(backward, behind)
@@ -218,12 +224,24 @@ class ZeroExchanges:
     exchanges: Communication
     framework: Framework
 
-    def groups(self, wires: Sequence[ZeroTraffic], compute_s: Floats, division: Division) -> Groups:
-        """Groups with what runs beside them, (G,) or (V, G), in the chunks of a division."""
+    def groups(
+        self,
+        wires: Sequence[ZeroTraffic],
+        compute_s: Floats,
+        division: Division,
+        sharded: Flags | None = None,
+    ) -> Groups:
+        """Groups with what runs beside them, (G,) or (V, G), in the chunks of a division.
+
+        Where some are `sharded` (G,) alone, these take turns, and what lies between them computes beside.
+        """
         gather_s, reduce_s = self.groups_s(wires)
+        if sharded is not None:
+            gather_s, reduce_s = gather_s * sharded, reduce_s * sharded
         first = np.broadcast_to(division.first_groups, (len(wires), len(division.chunks)))
         beside_s = np.broadcast_to(compute_s, gather_s.shape)
-        return Groups(beside_s, gather_s, reduce_s, np.array(division.body), first)
+        turns = np.array(division.body) if sharded is None else sharded
+        return Groups(beside_s, gather_s, reduce_s, turns, first)
 
     def groups_s(self, wires: Sequence[ZeroTraffic]) -> tuple[Floats, Floats]:
         """Gathers and reductions of every group of layers, (V, G)."""

@@ -4,7 +4,8 @@ Exchanges run one after the other beside the computation (Zhao et al., PyTorch F
 Forward, the weights of a group are gathered while the group before computes; no more than two are whole at a time.
 Backward, the next group's are gathered once a group starts, and a group's gradients are reduced once it ends. Groups
 that do not repeat (embeddings, head) make one unit that stays whole from the start of forward to the end of backward:
-nothing hides its gather, nor its reduction.
+nothing hides its gather, nor its reduction. Where ranks divide the weights of some groups alone, only these take turns:
+what lies between them is computation beside the gather of the next.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def _own(values: NDArray[Any]) -> NDArray[Any]:
 class Groups:
     """Seconds of computing, gathering and reducing every group of layers, (V, G) each, of V plans.
 
-    `repeats` (G,): which are blocks. `first` (V, C): the group that every chunk of a pipeline starts with, in model
-    order.
+    `repeats` (G,): which take turns: blocks, or those of them that are divided. `first` (V, C): the group
+    that every chunk of a pipeline starts with, in model order.
     """
 
     compute_s: Floats
@@ -50,7 +51,8 @@ class Groups:
 
     def forward_s(self) -> Floats:
         """Seconds until the last group of every chunk has computed, (V, C)."""
-        if loops := machine(prefetch_loops).compiled("forward", self.compute_s.size // _SIDE_BY_SIDE):
+        loops = machine(prefetch_loops).compiled("forward", self.compute_s.size // _SIDE_BY_SIDE)
+        if loops := loops or (prefetch_loops.forward if len(self.compute_s) == 1 else None):
             gathered, found = self.summed(self.gather_s * ~self.repeats), np.empty(self.first.shape)
             rows = (self.compute_s, self.gather_s, self.repeats, self.first)
             loops(*map(_own, rows), gathered, found)
@@ -70,7 +72,8 @@ class Groups:
 
     def backward_s(self) -> Floats:
         """Seconds until the last gradient of every chunk is reduced, (V, C); its last group comes first."""
-        if loops := machine(prefetch_loops).compiled("backward", self.compute_s.size // _SIDE_BY_SIDE):
+        loops = machine(prefetch_loops).compiled("backward", self.compute_s.size // _SIDE_BY_SIDE)
+        if loops := loops or (prefetch_loops.backward if len(self.compute_s) == 1 else None):
             found = np.empty(self.first.shape)
             rows = (self.compute_s, self.gather_s, self.reduce_s, self.repeats, self.first)
             loops(*map(_own, rows), found)
