@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from phaze.explore.documents.plan_document import PlanDocument, PlanResult
 from phaze.explore.documents.plan_record import StrategyRecord
+from phaze.explore.documents.result_document import Placement
 from phaze.report import number_format as fmt
 
 TIMES: Mapping[str, str] = {
@@ -38,6 +39,26 @@ BYTES: Mapping[str, str] = {
 def summary(s: StrategyRecord) -> str:
     """A strategy in one line, choices that change nothing left out."""
     return ", ".join(_words(s))
+
+
+def degrees_beside(plans: Sequence[Placement], times: str = "x") -> tuple[str, list[str]]:
+    """Degrees of several plans, whose product is the devices in use: what they are, and those of each, joined.
+
+    Context parallelism stands among them where one of the plans has some.
+    """
+    every = [
+        {
+            "data": plan.data_parallel,
+            "tensor": plan.tensor_parallel,
+            "context": plan.plan.context_parallel if plan.plan else 1,
+            "pipeline": plan.pipeline_parallel,
+        }
+        for plan in plans
+    ]
+    shown = [
+        n for n in ("data", "tensor", "context", "pipeline") if n != "context" or any(d[n] > 1 for d in every)
+    ]
+    return " x ".join(shown), [times.join(str(degrees[name]) for name in shown) for degrees in every]
 
 
 def next_plans_head(document: PlanDocument) -> tuple[str, ...]:

@@ -6,6 +6,8 @@ import re
 import pytest
 from rich.console import Console
 
+from phaze.explore.documents.plan_record import StrategyRecord
+from phaze.report.plan_words import degrees_beside
 from phaze.report.terminal.design_tables import parts
 from phaze.report.terminal.frontier_tables import FRONTIER_ROWS, frontier_table, thin
 from phaze.report.terminal.search_tables import print_result
@@ -170,3 +172,19 @@ def test_undecided_points_are_not_called_pruned(document):
     text = render(lambda c: print_result(document.model_copy(update={"certificate": certificate}), c))
     assert re.search(r"pruned by a bound +400 \(400 roofline\)", text)
     assert re.search(r"not decided +100", text)
+
+
+def test_degrees_side_by_side_multiply_to_the_devices_in_use(document):
+    """Context parallelism divides devices, too: without it 4 x 1 x 1 would stand for eight devices."""
+    (result,) = document.best.workloads.values()
+    plain = result.placement
+    assert degrees_beside([plain])[0] == "data x tensor x pipeline"
+    strategy = StrategyRecord.model_construct(data_parallel=4, context_parallel=2)
+    divided = plain.model_copy(
+        update={"data_parallel": 4, "tensor_parallel": 1, "pipeline_parallel": 1, "plan": strategy}
+    )
+    kinds, (first, second) = degrees_beside([plain, divided])
+    assert kinds == "data x tensor x context x pipeline"
+    assert second == "4x1x2x1"
+    own = plain.data_parallel, plain.tensor_parallel, 1, plain.pipeline_parallel
+    assert first == "x".join(map(str, own))

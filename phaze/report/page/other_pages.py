@@ -41,7 +41,7 @@ from phaze.report.html_markup import (
     text,
 )
 from phaze.report.page.page_frame import Frame, kicker, render
-from phaze.report.plan_words import TIMES, summary
+from phaze.report.plan_words import TIMES, degrees_beside, summary
 from phaze.report.terminal.plans.serving_tables import STOPS
 
 
@@ -87,9 +87,10 @@ def _compared(workload: str, designs: Mapping[str, Design]) -> Html:
     results = {name: design.workloads[workload] for name, design in designs.items()}
     order = sorted(results, key=lambda name: -results[name].throughput_samples_per_s)
     top = results[order[0]].throughput_samples_per_s
+    kinds, degrees = degrees_beside([results[name].placement for name in order], " x ")
     rows = []
-    for name in order:
-        design, result, plan = designs[name], results[name], results[name].placement
+    for name, placement in zip(order, degrees, strict=True):
+        design, result = designs[name], results[name]
         cost = UnitCost.of(result.cost) if result.cost else None
         rows.append(
             [
@@ -102,11 +103,11 @@ def _compared(workload: str, designs: Mapping[str, Design]) -> Html:
                 fmt.number(result.energy_per_iteration_j / result.global_batch),
                 fmt.number(cost.usd) if cost else "-",
                 fmt.number(cost.kg) if cost else "-",
-                f"{plan.data_parallel} x {plan.tensor_parallel} x {plan.pipeline_parallel}",
+                placement,
             ]
         )
     told = next((result.cost for result in results.values() if result.cost), None)
-    note = "Placement: data x tensor x pipeline parallel."
+    note = f"Placement: {kinds} parallel."
     note += f" USD and kg CO2e per {UnitCost.of(told).unit}. {counted(told)}" if told else ""
     heads = ("", "samples/s", "", "MFU", "W", "mm²", "J/sample", "USD", "kg CO2e", "placement")
     return figure(table(heads, rows, look="wide"), note)

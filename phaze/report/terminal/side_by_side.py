@@ -11,6 +11,7 @@ from rich.table import Table
 from phaze.explore.documents.result_document import Design, SampleCost
 from phaze.report import number_format as fmt
 from phaze.report.cost_words import UnitCost, counted
+from phaze.report.plan_words import degrees_beside
 from phaze.report.terminal.design_tables import plain_table
 from phaze.runs.run_difference import Change, Difference
 
@@ -34,14 +35,14 @@ def comparison_blocks(rows: Mapping[str, Design | str]) -> Iterator[RenderableTy
         costs = [design.workloads[workload].cost for design in designs.values()]
         told = next((cost for cost in costs if cost is not None), None)
         per = "" if told is None else f"; USD and kg CO2e per {UnitCost.of(told).unit}\n{counted(told)}"
-        table.caption = f"placement: data x tensor x pipeline parallel{per}"
-        table.caption_justify = "left"
         ordered = sorted(
             designs.items(), key=lambda item: -item[1].workloads[workload].throughput_samples_per_s
         )
-        for name, design in ordered:
+        kinds, degrees = degrees_beside([design.workloads[workload].placement for _, design in ordered])
+        table.caption = f"placement: {kinds} parallel{per}"
+        table.caption_justify = "left"
+        for (name, design), placement in zip(ordered, degrees, strict=True):
             result = design.workloads[workload]
-            plan = result.placement
             table.add_row(
                 escape(name),
                 fmt.number(result.throughput_samples_per_s),
@@ -50,7 +51,7 @@ def comparison_blocks(rows: Mapping[str, Design | str]) -> Iterator[RenderableTy
                 fmt.number(design.area_mm2),
                 fmt.number(result.energy_per_iteration_j / result.global_batch),
                 *_money_and_carbon(result.cost),
-                f"{plan.data_parallel}x{plan.tensor_parallel}x{plan.pipeline_parallel}",
+                placement,
             )
         yield table
     for name, reason in rows.items():
