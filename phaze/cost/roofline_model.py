@@ -24,6 +24,9 @@ from phaze.hardware.derived_figures import (
 from phaze.workload.operators.elementwise_cycles import EXP
 from phaze.workload.work import NARROW, Pass, Traffic, Work
 
+_SPECIAL_CYCLES = (
+    8.0  # of 128 ALUs for as many exponentials, of which 16 special function units take one each per cycle
+)
 _CACHE_REACH = 1.1  # tensors a little larger than a cache still stay in it from one launch to the next
 
 
@@ -44,9 +47,22 @@ def least_s(work: Work, table: ArchitectureTable) -> Floats:
     clock = np.asarray(table["clock_hz"], dtype=np.float64)
     visible = 1.0 if work.flash is None else work.flash.visible
     tensor = visible * _least_product_s(work, table)
-    vector = visible * vector_cycles(work, table) / (vector_alus(table) * clock)
+    vector = visible * _least_vector_cycles(work, table) / (vector_alus(table) * clock)
     moved = np.where(stays_cached(work, table), 0.0, _least_bytes(work)) / hbm_bandwidth_bytes_per_s(table)
     return np.asarray(np.maximum(np.maximum(tensor, vector), moved))
+
+
+def _least_vector_cycles(work: Work, table: ArchitectureTable) -> Floats:
+    """Cycles on the vector ALUs that nothing hides, (A,).
+
+    A GPU's special function units take the exponentials of flash attention, beside the ALUs that do the rest.
+    """
+    every = vector_cycles(work, table)
+    if work.flash is None or not np.any(table["simt"]):
+        return every
+    scores = work.gemms[0].groups * work.gemms[0].m * work.gemms[0].n
+    special = scores * _SPECIAL_CYCLES / np.asarray(table["exponential_rate"], dtype=np.float64)
+    return np.where(table["simt"], np.maximum(special, work.vector_cycles - EXP * scores), every)
 
 
 def vector_cycles(work: Work, table: ArchitectureTable) -> Floats:
