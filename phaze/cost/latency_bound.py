@@ -12,171 +12,18 @@ blocks with both kinds of operators are longer then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from graphlib import TopologicalSorter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from phaze.arrays import Floats, Rows
 from phaze.cost.hardware_factors import Factors
 from phaze.cost.operator_tables import OperatorTables
-from phaze.workload.work import Pass, Unit, Work
+from phaze.cost.serial_blocks import ON_TENSOR, ON_VECTOR, SerialBlocks
+from phaze.workload.work import Pass, Unit
 
 _CELLS = 1 << 14  # architectures x passes at a time: gathered blocks stay in the cache
-
-_TENSOR = (Unit.TENSOR, Unit.TENSOR_VECTOR)
-_VECTOR = (Unit.VECTOR, Unit.TENSOR_VECTOR)
-_ANY = (Unit.TENSOR, Unit.VECTOR, Unit.TENSOR_VECTOR)
-_WIDEST = 64  # operators up to which it is looked at how many may run side by side
-
-
-def serial_blocks(pass_: Pass) -> tuple[tuple[int, ...], ...]:
-    """Operators in groups that run one after the other in any schedule, each in topological order."""
-    count = len(pass_.works)
-    before: dict[int, list[int]] = {o: [] for o in range(count)}
-    for first, second in pass_.edges:
-        before[second].append(first)
-    order = list(TopologicalSorter(before).static_order())
-    ancestors, descendants = [0] * count, [0] * count
-    for o in order:
-        for p in before[o]:
-            ancestors[o] |= ancestors[p] | 1 << p
-    for o in reversed(order):
-        for p in before[o]:
-            descendants[p] |= descendants[o] | 1 << o
-    # With every operator before its descendants and after its ancestors, a splitting operator has all of
-    # its ancestors, and only them, in front of it.
-    order.sort(key=lambda o: ancestors[o].bit_count())
-    blocks: list[list[int]] = [[]]
-    for o in order:
-        if (ancestors[o] | descendants[o]).bit_count() == count - 1:
-            blocks += [[o], []]
-        else:
-            blocks[-1].append(o)
-    return tuple(tuple(block) for block in blocks if block)
-
-
-@dataclass(frozen=True)
-class Crowd:
-    """Operators of a block that need cores of a kind, and how many of them may run side by side at most.
-
-    While any of them has one core of that kind no more than `width` do, however many cores there are.
-    """
-
-    operators: tuple[int, ...]
-    width: int
-
-    def core_s(self, single: Floats, parallel: Floats, cores: Rows | Floats) -> Floats:
-        """Time that they need the cores (n,) at least, (n,), for seconds (O, n) in both modes."""
-        side, mine = np.minimum(cores, self.width), list(self.operators)
-        total: Floats = np.minimum(single[mine] / side, parallel[mine]).sum(axis=0)
-        return total
-
-
-@dataclass(frozen=True)
-class Crowds:
-    """Those of a block on tensor cores, on vector cores, and on any cores."""
-
-    tensor: Crowd
-    vector: Crowd
-    every: Crowd
-
-    @classmethod
-    def of(cls, pass_: Pass, block: Sequence[int]) -> Crowds:
-        """Crowds of a block of a pass, its operators in topological order."""
-        inside, ancestors = set(block), dict.fromkeys(block, 0)
-        before: dict[int, list[int]] = {o: [] for o in block}
-        for first, second in pass_.edges:
-            if first in inside and second in inside:
-                before[second].append(first)
-        for o in block:
-            for p in before[o]:
-                ancestors[o] |= ancestors[p] | 1 << p
-
-        def crowd(units: tuple[Unit, ...]) -> Crowd:
-            some = tuple(o for o in block if pass_.works[o].unit in units)
-            return Crowd(some, _width(some, ancestors))
-
-        return cls(crowd(_TENSOR), crowd(_VECTOR), crowd(_ANY))
-
-
-def _width(operators: Sequence[int], ancestors: Mapping[int, int]) -> int:
-    """The most operators of which none precedes another: the fewest chains that hold all of them (Dilworth 1950)."""
-    if len(operators) > _WIDEST:
-        return len(operators)
-    chained: dict[int, int] = {}
-
-    def extend(o: int, seen: set[int]) -> bool:
-        """Whether a chain can go on from an operator, others being joined anew."""
-        for later in operators:
-            if ancestors[later] >> o & 1 and later not in seen:
-                seen.add(later)
-                if later not in chained or extend(chained[later], seen):
-                    chained[later] = o
-                    return True
-        return False
-
-    return max(len(operators) - sum(extend(o, set()) for o in operators), 1)
-
-
-@dataclass(frozen=True)
-class SerialBlocks:
-    """Operators of a pass in blocks that run one after the other, with what comes before each of them in its block."""
-
-    works: tuple[Work, ...]
-    blocks: tuple[tuple[int, ...], ...]
-    before: tuple[tuple[int, ...], ...]
-    crowds: tuple[Crowds, ...]
-
-    @classmethod
-    def of(cls, pass_: Pass) -> SerialBlocks:
-        """Blocks of a pass."""
-        blocks, before = serial_blocks(pass_), list[list[int]]([] for _ in pass_.works)
-        block_of = {o: number for number, block in enumerate(blocks) for o in block}
-        for first, second in pass_.edges:
-            if block_of[first] == block_of[second]:
-                before[second].append(first)
-        crowds = tuple(Crowds.of(pass_, block) for block in blocks)
-        return cls(tuple(pass_.works), blocks, tuple(map(tuple, before)), crowds)
-
-    def least_s(self, single_s: Floats, parallel_s: Floats, tensor_cores: Rows, vector_cores: Rows) -> Floats:
-        """At most the makespan of any schedule, (A,), for latencies (A, O) in both modes.
-
-        Of every block the longest path, or the time that its operators need the cores of a kind, or the link.
-        """
-        single, parallel = single_s.T, parallel_s.T
-        least = np.ascontiguousarray(np.fmin(single, parallel))
-        total, any_cores = np.zeros(len(single_s)), tensor_cores + vector_cores
-        both = np.minimum(tensor_cores, vector_cores) > 0
-        for block, crowds in zip(self.blocks, self.crowds, strict=True):
-            if len(block) == 1:
-                total += least[block[0]]
-                continue
-            bounds = [self._path_s(block, least)]
-            for crowd, cores, there in (
-                (crowds.tensor, tensor_cores, tensor_cores > 0),
-                (crowds.vector, vector_cores, vector_cores > 0),
-                (crowds.every, any_cores, both),
-            ):
-                if len(crowd.operators) > 1:
-                    core_s = crowd.core_s(single, parallel, np.maximum(cores, 1))
-                    bounds.append(np.where(there, core_s, 0.0))
-            links = [o for o in block if self.works[o].unit is Unit.LINK]
-            if len(links) > 1:
-                bounds.append(least[links].sum(axis=0))
-            total += np.maximum.reduce(bounds)
-        return total
-
-    def _path_s(self, block: tuple[int, ...], least: Floats) -> Floats:
-        done: dict[int, Floats] = {}
-        for o in block:
-            ready = [done[first] for first in self.before[o]]
-            done[o] = (
-                least[o] + (ready[0] if len(ready) == 1 else np.maximum.reduce(ready)) if ready else least[o]
-            )
-        longest: Floats = np.maximum.reduce(list(done.values()))
-        return longest
 
 
 class MetRows:
@@ -222,7 +69,8 @@ class LowerTables:
     """Bounds of P passes per distinct hardware combination, P last.
 
     `tensor`: of combinations (clock level, tensor side, memory side) the time, and the time that all bytes of the pass
-    take, (n, 2 P); `vector`: of those with vector sides the time (n, P). Both sums over blocks add up to the bound. The
+    take, (n, 2 P); `vector`: of those with vector sides the time (n, P). Both sums over blocks add up to the bound.
+    `memory`: of memory sides the whole time at least, (n, P), whatever the cores and their clock are. The
     next three arrays hold the lone operators (last axis) that use both kinds of cores, whose fill is in `tensor`;
     `pass_of` (lone operators, P) is 1 where an operator belongs to a pass. `simt_s`: the whole bound on each distinct
     SIMT architecture, (S, P).
@@ -230,6 +78,7 @@ class LowerTables:
 
     tensor: MetRows
     vector: MetRows
+    memory: MetRows
     tensor_cycles: Floats
     vector_cycles: Floats
     off_chip_s: Floats
@@ -254,6 +103,7 @@ class LowerTables:
         return cls(
             MetRows(on_tensor),
             MetRows(lambda keys: np.concatenate([part.vector.at(keys) for part in parts], axis=1)),
+            MetRows(lambda keys: np.concatenate([part.memory.at(keys) for part in parts], axis=1)),
             np.concatenate([p.tensor_cycles for p in parts], axis=1),
             np.concatenate([p.vector_cycles for p in parts], axis=1),
             np.concatenate([p.off_chip_s for p in parts], axis=1),
@@ -276,6 +126,7 @@ class LowerTables:
         return LowerTables(
             MetRows(on_tensor),
             MetRows(lambda keys: self.vector.work_out(keys) @ times),
+            MetRows(lambda keys: self.memory.work_out(keys) @ times),
             self.tensor_cycles @ lone,
             self.vector_cycles @ lone,
             self.off_chip_s @ lone,
@@ -326,6 +177,15 @@ def tensor_lower_s(factors: Factors, bounds: LowerTables, rows: Rows) -> Floats:
     return total
 
 
+def memory_lower_s(factors: Factors, bounds: LowerTables, rows: Rows) -> Floats:
+    """Bounds below `lower_s`, (architectures, passes), that are the same whatever the cores and clocks are."""
+    shown, at = np.unique(factors.memory_of[np.asarray(rows, dtype=np.intp)], return_inverse=True)
+    total: Floats = bounds.memory.at(shown)[at]
+    simt = factors.simt_of[rows]
+    total[simt >= 0] = bounds.simt_s[simt[simt >= 0]]
+    return total
+
+
 def _met(known: MetRows, pairs: tuple[Rows, Rows], rows: Rows) -> tuple[Rows, Floats]:
     """Positions of architectures among the combinations that they show, and what is known of these."""
     keys, which = pairs
@@ -357,6 +217,16 @@ class _Side:
     other_cycles: Floats
     launch_s: Floats
     off_chip_s: Floats
+
+    @property
+    def least(self) -> _Side:
+        """One configuration that takes no more cycles than any of them."""
+        single, parallel = (
+            of.min(axis=0, keepdims=True) for of in (self.single_cycles, self.parallel_cycles)
+        )
+        return replace(
+            self, cores=self.cores.max(keepdims=True), single_cycles=single, parallel_cycles=parallel
+        )
 
     def shown(self, level_s: Floats, side: Rows, memory: Rows, fill: Floats) -> _Shown:
         """What n combinations of a cycle time, a side and a memory side take, with cycles (n, O) to fill arrays."""
@@ -399,7 +269,7 @@ def lower_tables(pass_: Pass, factors: Factors, t: OperatorTables, simt_s: Float
     def on_tensor(keys: Rows) -> Floats:
         level, tensor, memory = _split(keys, len(factors.tensor.cores), memories)
         cycle_s, fill = levels[level], t.fill_cycles(tensor)
-        found = _sum_blocks(serial, blocks, tensor_side.shown(cycle_s, tensor, memory, fill), _TENSOR)
+        found = _sum_blocks(serial, blocks, tensor_side.shown(cycle_s, tensor, memory, fill), ON_TENSOR)
         found += fill[:, lone].sum(axis=1) * cycle_s + t.launch_s[lone].sum()
         floor = np.maximum(t.total_buffer_cycles[tensor] * cycle_s, t.total_hbm_s[memory])
         return np.stack([found, floor], axis=1)
@@ -408,11 +278,26 @@ def lower_tables(pass_: Pass, factors: Factors, t: OperatorTables, simt_s: Float
         level, vector, memory = _split(keys, len(factors.vector.cores), memories)
         fill = np.broadcast_to(t.array_fill_cycles.min() * t.products, (len(keys), len(t.products)))
         shown = vector_side.shown(levels[level], vector, memory, fill)
-        return _sum_blocks(serial, vector_blocks, shown, _VECTOR)[:, None]
+        return _sum_blocks(serial, vector_blocks, shown, ON_VECTOR)[:, None]
+
+    def on_memory(keys: Rows) -> Floats:
+        none, cycle_s = np.zeros(len(keys), dtype=np.intp), np.full(len(keys), levels.min())
+        fill = np.broadcast_to(
+            t.fill_cycles(np.arange(len(factors.tensor.cores))).min(axis=0), off_chip[keys].shape
+        )
+        found = _sum_blocks(serial, blocks, tensor_side.least.shown(cycle_s, none, keys, fill), ON_TENSOR)
+        found += _sum_blocks(
+            serial, vector_blocks, vector_side.least.shown(cycle_s, none, keys, fill), ON_VECTOR
+        )
+        cycles = np.maximum(tensor_least.min(axis=0), vector_least.min(axis=0))
+        alone = np.maximum(cycles * levels.min(), off_chip[keys]) + fill * levels.min() + t.launch_s
+        found += alone[:, lone].sum(axis=1)
+        return np.maximum(found, t.total_hbm_s[keys])[:, None]
 
     return LowerTables(
         MetRows(on_tensor),
         MetRows(on_vector),
+        MetRows(on_memory),
         tensor_least[:, lone],
         vector_least[:, lone],
         off_chip[:, lone],
@@ -468,7 +353,7 @@ def _block_s(serial: SerialBlocks, number: int, shown: _Shown, units: tuple[Unit
         np.maximum(bound, done[o], out=bound)
         if serial.works[o].unit is Unit.LINK:
             links += time
-    mine = crowds.tensor if units is _TENSOR else crowds.vector
+    mine = crowds.tensor if units is ON_TENSOR else crowds.vector
     # Cores of the other kind are not known: no more than may run side by side have one.
     some = ((mine, shown.cores), (crowds.every, np.full_like(bound, crowds.every.width)))
     for crowd, cores in some:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from phaze.arrays import Floats, Rows
 from phaze.cost.cost_model import CostModel, OperatorLatencies, PassCosts
-from phaze.cost.latency_bound import SerialBlocks
+from phaze.cost.serial_blocks import SerialBlocks
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.memo import Memo
 from phaze.scheduling.effort import ENDLESS, SolveLimits

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phaze.cost.cost_model import CostModel
-from phaze.cost.latency_bound import LowerTables, MetRows, SerialBlocks, lower_s, serial_blocks
+from phaze.cost.latency_bound import LowerTables, MetRows, lower_s, memory_lower_s, tensor_lower_s
+from phaze.cost.serial_blocks import SerialBlocks, serial_blocks
 from phaze.workload.work import Pass, Traffic, Unit, Work
 
 TABLE = grid(
@@ -96,6 +97,22 @@ def test_no_schedule_beats_the_bound(seed):
             assert own[i] <= makespan * (1 + 1e-12)
             layer_s = max(makespan, times.hbm_s[i], times.buffer_s[i])
             assert lower[i] <= layer_s * (1 + 1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6))
+def test_bounds_that_know_less_of_the_chip_are_lower(seed):
+    """Whatever the vector cores are, and whatever any cores and clocks are."""
+    pass_, rows, model = random_pass(seed), np.arange(len(TABLE)), CostModel(TABLE, NETWORK)
+    tables = model.lower_tables(pass_)
+    whole = lower_s(model.factors, tables, rows)
+    tensor_s = tensor_lower_s(model.factors, tables, rows)
+    memory_s = memory_lower_s(model.factors, tables, rows)
+    assert (memory_s <= whole * (1 + 1e-12)).all()
+    assert (tensor_s <= whole * (1 + 1e-12)).all()
+    alike = [memory_s[model.factors.memory_of == side] for side in set(model.factors.memory_of.tolist())]
+    assert all((np.ptp(one, axis=0) == 0).all() for one in alike)
+    assert (memory_s >= 0).all()
 
 
 @settings(max_examples=60, deadline=None)

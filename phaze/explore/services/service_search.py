@@ -1,13 +1,15 @@
 """The certified search for the chip of a service: architectures by bounds, best first, then plans exactly.
 
-Three bounds, each dearer and closer than the one before: products at the peak of the arrays; passes from what
-combinations of hardware take at least; passes from what each operator takes on each architecture. What is left is
+Bounds, each dearer and closer than the one before: products at the peak of the arrays; passes from what memories
+and links take at least; from what combinations of hardware do; from what each operator takes on each architecture.
+They are worked out grid by grid of layers, for those architectures alone on which its ways may be best. What is left is
 worked out exactly, way by way (replica shape and policy; every batch of it at once).
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,13 +18,14 @@ import numpy as np
 
 from phaze.arrays import Floats, Rows
 from phaze.cost.cost_model import CostModel
+from phaze.cost.hardware_factors import Factors
 from phaze.cost.latency_bound import LowerTables
 from phaze.cost.pass_energy import Events, dynamic_j, product_events
 from phaze.errors import InfeasibleError
 from phaze.explore.evaluation.design_candidates import Block, Candidates
 from phaze.explore.request.search_progress import Clock, Progress
 from phaze.explore.services.exact_services import ExactServices, Service
-from phaze.explore.services.service_request import ServiceRequest, Worth
+from phaze.explore.services.service_request import ServiceObjective, ServiceRequest, Worth
 from phaze.hardware.derived_figures import (
     hbm_bandwidth_bytes_per_s,
     hbm_capacity_bytes,
@@ -42,6 +45,33 @@ _EXACT = 32  # of these, whose passes are scheduled
 _SAMPLE = 1 << 12  # spread over the space, to begin with, where there are few ways to serve
 _LEAST_SAMPLE = 1 << 8
 _SAMPLED_BOUNDS = 1 << 18  # of a way on an architecture, about, before anything is worked out exactly
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """A bound of passes: its name, whether it is that of all depths at once, and what it tells architectures by.
+
+    `tells`: numbers of what it knows of hardware, (A,); None: of all of it.
+    """
+
+    name: str
+    passes: Callable[[GridSums, Chips, LowerTables, Rows], LeastPasses]
+    coarse: bool
+    tells: Callable[[Factors], Rows | None]
+
+
+_MEMORY = _Bound("memories", GridSums.coarsest, True, lambda of: of.memory_of)
+_COMBINED = _Bound("combinations", GridSums.coarse, True, lambda of: of.tensor_pairs[1])
+_SINGLE = _Bound("passes", GridSums.cheap, False, lambda of: None)
+_BOUNDS = _MEMORY, _COMBINED, _SINGLE
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Ways that need the passes of some grids of layers, by their numbers, and of no others."""
+
+    grids: tuple[int, ...]
+    ways: list[Way]
 
 
 @dataclass(frozen=True)
@@ -91,12 +121,14 @@ class ServiceSearch:
         """Search until nothing can be better or time is over. InfeasibleError where no candidate is in budget."""
         everything = np.arange(len(self.block))
         sample = everything[:: -(-len(everything) // self._sampled)]
-        self._closer(*self._screened(sample, self._arithmetic[sample]), most=_CLOSER)
+        self._open(sample)
+        rows, hopes = self._screened(sample, self._arithmetic[sample])
+        self._closer(rows, hopes, most=_CLOSER)
         self._fallen.clear()
         others = np.setdiff1d(everything, np.array(sorted(self._exact), dtype=np.intp))
-        rows, hopes = self._kept("products", others, self._arithmetic[others])
-        order = np.argsort(-hopes, kind="stable")
-        left = self._closer(*self._screened(rows[order], hopes[order]))
+        rows, first = self._kept("products", others, self._arithmetic[others])
+        order = np.argsort(-first, kind="stable")
+        left = self._closer(*self._screened(rows[order], first[order]))
         services = sorted(self._found.values(), key=lambda s: (-s.worth, s.number))
         self._fallen["open"] = len(left)
         rest = len(everything) - len(self._exact) - sum(self._fallen.values())
@@ -164,7 +196,8 @@ class ServiceSearch:
         )
         tokens = speed / (2 * macs) * plans.traffic.output_tokens
         hopes = np.zeros(len(table))
-        for devices in range(1, plans.devices + 1):
+        most = self.request.objective is ServiceObjective.THROUGHPUT  # of which all devices have most
+        for devices in range(plans.devices if most else 1, plans.devices + 1):
             all_of = np.full(len(table), devices)
             hopes = np.maximum(hopes, self._hoped(np.arange(len(table)), tokens * devices, all_of))
         return hopes
@@ -175,100 +208,131 @@ class ServiceSearch:
         return found * (1 + BOUND_ROUNDING)
 
     @cached_property
-    def _ways(self) -> list[Way]:
+    def _groups(self) -> list[_Group]:
+        """All ways: those of every grid with one pool, and those with two pools."""
         none = np.zeros(0, dtype=np.intp)
         least = tuple(
-            of.coarse(self._chips, tables, none) for of, tables in zip(self._sums, self._tables, strict=True)
+            of.coarsest(self._chips, tables, none)
+            for of, tables in zip(self._sums, self._tables, strict=True)
         )
-        return list(ServiceBounds(self.request.plans, least, self._room(none), coarse=True).ways())
+        every = ServiceBounds(self.request.plans, least, self._room(none))
+        ways, found = list(every.ways()), list[_Group]()
+        for at, grid in enumerate(self.request.plans.grids):
+            mine = [way for way in ways if way.second is None and way.first.of(grid)]
+            found += [_Group((at,), mine)] if mine else []
+        apart = [way for way in ways if way.second is not None]
+        return [*found, _Group(self._every, apart)] if apart else found
+
+    @property
+    def _every(self) -> tuple[int, ...]:
+        return tuple(range(len(self._sums)))
+
+    @cached_property
+    def _ways(self) -> list[Way]:
+        return [way for group in self._groups for way in group.ways]
 
     @cached_property
     def _tables(self) -> list[LowerTables]:
         return [of.sums.tables(self._chips) for of in self._sums]
 
-    def _bounds(self, rows: Rows, *, coarse: bool) -> ServiceBounds:
-        """Bounds on some architectures; `coarse`: whatever their vector cores and the depth of their pipelines are.
-
-        Raises LimitsOver once time is over.
-        """
-        least = []
-        for of, tables in zip(self._sums, self._tables, strict=True):
+    def _least(self, bound: _Bound, grids: tuple[int, ...], rows: Rows) -> tuple[LeastPasses, ...]:
+        """What passes of some grids take at least on some architectures. LimitsOver once time is over."""
+        found = []
+        for at in grids:
             self._limits.look()
-            least.append((of.coarse if coarse else of.cheap)(self._chips, tables, rows))
-        return ServiceBounds(self.request.plans, tuple(least), self._room(rows), coarse=coarse)
+            found.append(bound.passes(self._sums[at], self._chips, self._tables[at], rows))
+        return tuple(found)
 
     def _room(self, rows: Rows) -> Floats:
         room = hbm_capacity_bytes(self.block.table.take(rows))
         return room * self.request.plans.options.memory_share
 
-    def _way_hopes(self, bounds: ServiceBounds, rows: Rows) -> Floats:
-        """Worth of every way at most, (ways, A). LimitsOver once time is over."""
+    def _way_hopes(self, bounds: ServiceBounds, rows: Rows, groups: list[_Group]) -> Floats:
+        """Worth of every way of some groups at most, (ways, A); of others nothing. LimitsOver once time is over."""
         tokens = self.request.plans.traffic.output_tokens
-        found = np.zeros((len(self._ways), len(rows)))
-        for way, into in zip(self._ways, found, strict=True):
-            self._limits.look()
-            for most in bounds.most(way):
-                hoped = self._hoped(rows, most.requests_per_s * tokens, _whole(most.devices))
-                np.maximum(into, hoped, out=into)
+        found, start = np.zeros((len(self._ways), len(rows))), 0
+        for group in self._groups:
+            if group in groups:
+                for way, into in zip(group.ways, found[start:], strict=False):
+                    self._limits.look()
+                    for most in bounds.most(way):
+                        hoped = self._hoped(rows, most.requests_per_s * tokens, _whole(most.devices))
+                        np.maximum(into, hoped, out=into)
+            start += len(group.ways)
         return found
 
-    def _alike(self, rows: Rows) -> tuple[Rows, Rows]:
-        """Architectures that stand for all that differ from them in vector cores alone, and which one for each."""
-        _, which = self._chips.model.factors.tensor_pairs
+    def _alike(self, bound: _Bound, rows: Rows) -> tuple[Rows, Rows]:
+        """Architectures that stand for all that a bound does not tell from them, and which one for each."""
+        which = bound.tells(self._chips.model.factors)
+        if which is None:
+            return rows, np.arange(len(rows))
         _, room = np.unique(self._room(rows), return_inverse=True)
         _, first, of = np.unique(
             which[rows] * (room.max(initial=0) + 1) + room, return_index=True, return_inverse=True
         )
         return rows[first], of
 
-    def _combined(self, rows: Rows, hopes: Floats) -> Floats:
-        """Worth at most by what combinations of arrays and memory take, (A,); `hopes` of before where time is over."""
-        found, (first, of) = hopes.copy(), self._alike(rows)
-        with suppress(LimitsOver):
-            for start in range(0, len(first), _SCREENED):
-                part = slice(start, start + _SCREENED)
-                at = np.flatnonzero((of >= start) & (of < start + _SCREENED))
-                served = self._served(self._bounds(first[part], coarse=True))
-                found[at] = np.minimum(found[at], self._most_worth(served[:, of[at] - start], rows[at]))
-        return found
+    def _bounded(self, bound: _Bound, rows: Rows, hopes: Floats) -> tuple[Rows, Floats]:
+        """Architectures that may be better by a bound, and what they are worth at most by group of ways, (G, A).
 
-    def _single(self, rows: Rows, hopes: Floats) -> Floats:
-        """Worth at most by what all combinations of hardware take, (A,); `hopes` of before where time is over."""
-        found = hopes.copy()
-        with suppress(LimitsOver):
-            for start in range(0, len(rows), _SCREENED):
-                part = slice(start, start + _SCREENED)
-                served = self._served(self._bounds(rows[part], coarse=False))
-                found[part] = np.minimum(found[part], self._most_worth(served, rows[part]))
-        return found
+        `hopes` (G, A): of before, which hold where time is over; ways that are no better are not looked at.
+        """
+        found, (first, of) = np.zeros(hopes.shape), self._alike(bound, rows)
+        for group, before, into in zip(self._groups, hopes, found, strict=True):
+            at = np.flatnonzero(before > self._least_gain)
+            worth = before[at]
+            with suppress(LimitsOver):
+                for some, served, back in self._served(bound, group, first, of[at]):
+                    hoped = self._most_worth(served, back, rows[at[some]])
+                    worth[some] = np.minimum(worth[some], hoped)
+            into[at] = worth
+        kept, _ = self._kept(bound.name, np.arange(len(rows)), found.max(axis=0, initial=0.0))
+        return rows[kept], found[:, kept]
 
-    def _most_worth(self, served: Floats, rows: Rows) -> Floats:
-        """The most of any number of devices, (A,), by tokens per second at most, (devices + 1, A)."""
+    def _served(
+        self, bound: _Bound, group: _Group, first: Rows, of: Rows
+    ) -> Iterator[tuple[Rows, Floats, Rows]]:
+        """Tokens per second of so many devices in use at most, (devices + 1, R), of some architectures `of` (A,).
+
+        With the positions (n,) of these, and which of the R each shows; `first`: that stand for them. LimitsOver once
+        time is over.
+        """
+        plans = self.request.plans
+        shown, back = np.unique(of, return_inverse=True)
+        for start in range(0, len(shown), _SCREENED):
+            part = first[shown[start : start + _SCREENED]]
+            least = self._least(bound, group.grids, part)
+            bounds = ServiceBounds(plans, least, self._room(part), coarse=bound.coarse)
+            found, every = np.zeros((plans.devices + 1, len(part))), np.arange(len(part))
+            for way in group.ways:
+                self._limits.look()
+                for most in bounds.most(way):
+                    place = _whole(most.devices).astype(np.intp), every
+                    found[place] = np.maximum(found[place], most.requests_per_s * plans.traffic.output_tokens)
+            some = np.flatnonzero((back >= start) & (back < start + _SCREENED))
+            yield some, found, back[some] - start
+
+    def _most_worth(self, served: Floats, back: Rows, rows: Rows) -> Floats:
+        """The most with any number of devices, (A,), that serve so much, (devices + 1, R); each shows `back`."""
+        if self.request.objective is ServiceObjective.THROUGHPUT:
+            most = served.max(axis=0)[back]
+            return self._hoped(rows, most, np.ones(len(rows)))
         found = np.zeros(len(rows))
         for devices in np.flatnonzero(served.any(axis=1)).tolist():
-            np.maximum(found, self._hoped(rows, served[devices], np.full(len(rows), devices)), out=found)
-        return found
-
-    def _served(self, bounds: ServiceBounds) -> Floats:
-        """Tokens per second at most, (devices + 1, A): of so many devices in use. LimitsOver once time is over."""
-        plans = self.request.plans
-        found = np.zeros((plans.devices + 1, len(bounds.room_bytes)))
-        every = np.arange(found.shape[1])
-        for way in self._ways:
-            self._limits.look()
-            for most in bounds.most(way):
-                place = _whole(most.devices).astype(np.intp), every
-                found[place] = np.maximum(found[place], most.requests_per_s * plans.traffic.output_tokens)
+            hoped = self._hoped(rows, served[devices][back], np.full(len(rows), devices))
+            np.maximum(found, hoped, out=found)
         return found
 
     def _screened(self, rows: Rows, hopes: Floats) -> tuple[Rows, Floats]:
-        """Architectures that may be better by what their combinations of hardware take at least, with that bound.
+        """Architectures that may be better by what their hardware takes at least, and by group how much, (G, A).
 
         `hopes`: their bounds of before, (A,).
         """
         self.progress.update("bounding", 0, len(rows), self._told)
-        rows, hopes = self._kept("combinations", rows, self._combined(rows, hopes))
-        return self._kept("passes", rows, self._single(rows, hopes))
+        by_group = np.broadcast_to(hopes, (len(self._groups), len(rows)))
+        for bound in _BOUNDS:
+            rows, by_group = self._bounded(bound, rows, by_group)
+        return rows, by_group
 
     def nearest_refusal(self) -> InfeasibleError:
         """What keeps the most promising architectures from serving at all: of the one that misses limits least."""
@@ -290,20 +354,41 @@ class ServiceSearch:
 
     # -- the exact part ------------------------------------------------------------------------------------
 
+    def _open(self, sample: Rows) -> None:
+        """Work out a promising architecture of some, so that bounds of others have something to be held against."""
+        arithmetic = self._arithmetic[sample]
+        rows, hopes = self._bounded(
+            _MEMORY, sample, np.broadcast_to(arithmetic, (len(self._groups), len(sample)))
+        )
+        if not len(rows):
+            return
+        # Of a service that takes the time of both.
+        both = 1 / (1 / hopes.max(axis=0) + 1 / self._arithmetic[rows])
+        top = rows[[int(both.argmax())]]
+        with suppress(LimitsOver):
+            bounds = ServiceBounds(
+                self.request.plans, self._least(_SINGLE, self._every, top), self._room(top)
+            )
+            self._evaluate(top, self._way_hopes(bounds, top, self._groups))
+
     def _closer(self, rows: Rows, hopes: Floats, most: int | None = None) -> Floats:
-        """Bound architectures closer, best first, and evaluate what is left; bounds that remain if time is over."""
-        order = np.argsort(-hopes, kind="stable")[:most]
-        rows, hopes = rows[order], hopes[order]
+        """Bound architectures closer, best first, and evaluate what is left; bounds that remain if time is over.
+
+        `hopes`: their bounds by group of ways, (G, A).
+        """
+        best = hopes.max(axis=0, initial=0.0)
+        order = np.argsort(-best, kind="stable")[:most]
+        rows, best, hopes = rows[order], best[order], hopes[:, order]
         for start in range(0, len(rows), _CLOSER):
             some = slice(start, start + _CLOSER)
-            kept = hopes[start:] > self._least_gain
+            kept = best[start:] > self._least_gain
             if not kept.any():
                 self._fallen["passes"] += len(kept)
                 break
             self.progress.update("evaluating", start, len(rows), self._told)
-            left = self._look_at(rows[some], hopes[some])
+            left = self._look_at(rows[some], hopes[:, some])
             if self.clock.over:
-                left = np.concatenate([left, hopes[start + _CLOSER :]])
+                left = np.concatenate([left, best[start + _CLOSER :]])
                 return left[left > self._least_gain]
         return np.zeros(0)
 
@@ -315,14 +400,17 @@ class ServiceSearch:
     def _look_at(self, rows: Rows, hopes: Floats) -> Floats:
         """Evaluate what closer bounds leave of some architectures; the bounds of those that there was no time for.
 
-        `hopes`: their bounds of before, (A,).
+        `hopes`: their bounds of before by group of ways, (G, A).
         """
+        wanted = [
+            group for group, hoped in zip(self._groups, hopes, strict=True) if hoped.max() > self._least_gain
+        ]
         try:
-            ways = self._way_hopes(
-                ServiceBounds(self.request.plans, self._tight(rows), self._room(rows)), rows
-            )
+            grids = sorted({at for group in wanted for at in group.grids})
+            bounds = ServiceBounds(self.request.plans, self._tight(rows, grids), self._room(rows))
+            ways = self._way_hopes(bounds, rows, wanted)
         except LimitsOver:
-            return hopes
+            return hopes.max(axis=0)
         best: Floats = ways.max(axis=0)
         order = np.argsort(-best, kind="stable")
         for start in range(0, len(order), _EXACT):
@@ -335,18 +423,19 @@ class ServiceSearch:
                 return np.concatenate([open_, best[order[start + _EXACT :]]])
         return np.zeros(0)
 
-    def _tight(self, rows: Rows) -> tuple[LeastPasses, ...]:
-        """What passes take at least on some architectures, operator by operator. LimitsOver once time is over."""
+    def _tight(self, rows: Rows, grids: Sequence[int]) -> tuple[LeastPasses, ...]:
+        """What passes of some grids take at least, operator by operator. LimitsOver once time is over."""
         chips, least = self._costed(rows), []
-        for of in self._sums:
+        for at in grids:
             self._limits.look()
-            least.append(of.tight(chips))
+            least.append(self._sums[at].tight(chips))
         return tuple(least)
 
     def _costed(self, rows: Rows) -> Chips:
         """Some architectures, to be costed together."""
         table, plans = self.block.table.take(rows), self.request.plans
-        return Chips(CostModel(table, plans.links, plans.options.rung), table)
+        known = self._chips.model.on(table)
+        return Chips(known or CostModel(table, plans.links, plans.options.rung), table)
 
     def _evaluate(self, rows: Rows, hopes: Floats) -> Floats:
         """Work out the ways (ways, A) of some architectures that may be better, most promising first.

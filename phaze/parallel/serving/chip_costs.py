@@ -15,7 +15,7 @@ from phaze.cost.cost_model import CostModel
 from phaze.cost.pass_energy import dynamic_j, pass_events
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.scheduling.layers import TimedChain
-from phaze.scheduling.passes import SolveLimits
+from phaze.scheduling.passes import SolveLimits, TimedPass
 from phaze.tolerances import PASS_STATES
 from phaze.workload.parallel_degrees import Group, Parallel
 from phaze.workload.training.training_numerics import HALF_BYTES
@@ -139,6 +139,14 @@ class Chips:
     model: CostModel
     table: ArchitectureTable
     _known: dict[tuple[int, Callable[[Pass], Pass]], tuple[Layer, Floats]] = field(default_factory=dict)
+    _least: dict[Pass, Floats] = field(default_factory=dict)
+
+    def least_s(self, pass_: Pass) -> Floats:
+        """Seconds that a pass takes at least on each of them, (A,), by what each operator takes; they are kept."""
+        if pass_ not in self._least:
+            timed = TimedPass.of(self.model.costs(pass_), self.table)
+            self._least[pass_] = timed.least_s(np.arange(len(self.table)))
+        return self._least[pass_]
 
     def each(self, chains: Sequence[LayerChain], part: Callable[[Pass], Pass], row: int = 0) -> list[Floats]:
         """Seconds, joules and kernels of a part of every layer of some inference chains on one of them, (L, 3) each.

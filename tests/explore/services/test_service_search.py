@@ -17,7 +17,7 @@ from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.explore.services.exact_services import ExactServices
 from phaze.explore.services.service_answer import distinct_services, find_service
 from phaze.explore.services.service_request import ServiceObjective, ServiceRequest
-from phaze.explore.services.service_search import ServiceSearch
+from phaze.explore.services.service_search import _BOUNDS, ServiceSearch
 from phaze.hardware.architecture import to_table
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.hardware.spaces.space_file import load_space
@@ -207,8 +207,11 @@ def check_bounds(asked):
     tight = ServiceBounds(
         asked.plans, tuple(of.tight(search._chips) for of in search._sums), search._room(rows)
     )
-    hoped = [search._way_hopes(tight, rows)]
-    hoped += [search._way_hopes(search._bounds(rows, coarse=coarse), rows) for coarse in (False, True)]
+    hoped = [search._way_hopes(tight, rows, search._groups)]
+    for bound in _BOUNDS:
+        least, room = search._least(bound, search._every, rows), search._room(rows)
+        bounds = ServiceBounds(asked.plans, least, room, coarse=bound.coarse)
+        hoped.append(search._way_hopes(bounds, rows, search._groups))
     kept = 0
     for row in rows[::4].tolist():
         exact = ExactServices(search.worth, search._chips, row, row, search.candidates.varied)
@@ -229,6 +232,7 @@ def test_bounds_are_tight_where_nothing_is_left_out(source, few, network):
     hopes = search._way_hopes(
         ServiceBounds(asked.plans, least, search._room(np.arange(len(search.block)))),
         np.arange(len(search.block)),
+        search._groups,
     )
     exact = ExactServices(search.worth, search._chips, 0, 0, search.candidates.varied)
     for number, way in enumerate(search._ways):

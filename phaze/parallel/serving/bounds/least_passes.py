@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from phaze.arrays import Floats, Rows
-from phaze.cost.latency_bound import LowerTables, lower_s, tensor_lower_s
+from phaze.cost.latency_bound import LowerTables, lower_s, memory_lower_s, tensor_lower_s
 from phaze.parallel.serving.chip_costs import Chips, Line, only_attention, without_attention
 from phaze.parallel.serving.layer_grid import LayerGrid
 from phaze.parallel.serving.serving_engine import NO_OVERHEADS, Overheads
-from phaze.scheduling.passes import TimedPass
 from phaze.tolerances import BOUND_ROUNDING
 from phaze.workload.work import LayerChain, Pass
 
@@ -57,8 +56,7 @@ class PassSums:
 
     def path_s(self, chips: Chips) -> Floats:
         """Seconds that the sums take at least on every architecture, (A, S), by what each operator takes on it."""
-        rows = np.arange(len(chips.table))
-        each = [TimedPass.of(chips.model.costs(p), chips.table).least_s(rows) for p in self.passes]
+        each = [chips.least_s(p) for p in self.passes]
         found: Floats = np.stack(each, axis=1) @ self.times
         return found
 
@@ -99,6 +97,10 @@ class GridSums:
         chunks = {size: line(grid.befores(size)) for size in grid.chunks}
         prompts = line(grid.prompt_points)
         return LeastPasses(grid, body, head, (attention[0], attention[-1]), chunks, prompts)
+
+    def coarsest(self, chips: Chips, tables: LowerTables, rows: Rows) -> LeastPasses:
+        """The passes of some architectures, whatever their cores are."""
+        return self.lines(memory_lower_s(chips.model.factors, tables, rows))
 
     def coarse(self, chips: Chips, tables: LowerTables, rows: Rows) -> LeastPasses:
         """The passes of some architectures, whatever their vector cores are."""

@@ -40,6 +40,11 @@ class Shape:
         """Devices of a replica."""
         return self.width * self.stages
 
+    def of(self, grid: LayerGrid) -> bool:
+        """Whether its replicas have the layers of a grid."""
+        degrees = grid.width, grid.experts, grid.context_parallel
+        return (self.width, self.together, self.parts) == degrees
+
     def most(self, devices: int) -> int:
         """Replicas that so many devices make."""
         return devices // (self.devices * self.together) * self.together
