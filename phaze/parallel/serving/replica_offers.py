@@ -164,7 +164,10 @@ def closed_loop(saturated: Cycle, clients: Floats, memory_bytes: float) -> tuple
 
     `saturated` has every batch from one up; those that memory has no room for, or that do not keep up, are none.
     """
-    saturated = held(saturated, memory_bytes)
+    most = (
+        int(np.ceil(clients.max() / saturated.replica.stages)) + 1
+    )  # a batch of more has more requests than clients
+    saturated = held(replace(saturated, batch=saturated.batch[:most]), memory_bytes)
     places = max(1, int(np.logical_and.accumulate(saturated.keeps_up).sum()))
     on_it = np.maximum.accumulate(saturated.clients[:places])
     seen = _balanced(saturated, clients, on_it)
