@@ -57,14 +57,21 @@ def served_recipe(asked: str | None, chips: ArchitectureTable) -> Recipe | None:
 
 
 def _check_arrays(recipe: Recipe, chips: ArchitectureTable) -> None:
-    """Raises InputError for a recipe that is faster on none of the chips, unless weights alone are in few bits."""
+    """Raises InputError for a recipe that is faster on none of the chips, unless weights alone are in few bits.
+
+    One of 4 bits has to be faster than 8 bits are, as which arrays without products of 4 bits would take it.
+    """
     from phaze.hardware.derived_figures import narrow_speed
     from phaze.workload.operators.low_precision import Recipe
+    from phaze.workload.work import Format
 
-    if recipe.operands is None or (narrow_speed(chips, recipe.operands) > 1).any():
+    if recipe.operands is None:
         return
-    alone = f"{recipe.operands}-weights"
-    stored = f", and --recipe {alone} keeps the weights alone so (inference)" if alone in list(Recipe) else ""
+    wider = narrow_speed(chips, Format.FP8) if recipe.operands is Format.FP4 else 1.0
+    if (narrow_speed(chips, recipe.operands) > wider).any():
+        return
+    alone = next((a for a in (f"{recipe}-weights", f"{recipe.operands}-weights") if a in list(Recipe)), None)
+    stored = "" if alone is None else f", and --recipe {alone} keeps the weights alone so (inference)"
     raise InputError(
         f"--recipe {recipe} needs arrays that are faster on {recipe.operands} operands, and none here are; "
         f"dse run --space precision and --fix precision=bf16+fp8 have such in 8 bits, --space few-bits and "

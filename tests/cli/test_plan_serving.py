@@ -233,3 +233,16 @@ def test_the_python_of_the_page_runs():
     names = {}
     exec(code, names)
     assert names["plan"].tpot_s <= 0.03
+
+
+def test_products_of_four_bits_need_arrays_for_them(plan):
+    """A H100 has none: engines run such a model with its weights alone in few bits."""
+    code, _, err = plan("--recipe", "nvfp4")
+    assert code == 2
+    assert "faster on fp4" in err
+    assert "--recipe nvfp4-weights keeps the weights alone so" in " ".join(err.split())
+    alone, wide = (
+        json.loads(plan("--json", "--no-disaggregate", "--chunk", 64, *asked)[1])["best"]
+        for asked in (("--recipe", "nvfp4-weights"), ())
+    )
+    assert alone["pools"][0]["weight_bytes"] < wide["pools"][0]["weight_bytes"]

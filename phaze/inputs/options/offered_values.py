@@ -26,7 +26,7 @@ NODES = ("N28", "N16", "N12", "N8", "N7", "N6", "N5", "N4", "N3")
 
 RECIPES = (
     *("none", "fp8", "fp8-early", "fp8-rows", "fp8-blocks", "mxfp8", "nvfp4"),
-    *("int8", "fp8-weights", "int8-weights", "int4-weights", "mxfp4-weights"),
+    *("int8", "fp8-weights", "int8-weights", "int4-weights", "mxfp4-weights", "nvfp4-weights"),
     *("mxfp4-experts", "mxfp4-mxfp8-experts", "nvfp4-experts"),
 )
 

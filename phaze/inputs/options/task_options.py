@@ -69,8 +69,8 @@ class TaskOptions(Options):
         None,
         "Formats of linear layers. In few bits where arrays are faster at it: fp8, "
         "fp8-early, fp8-rows, fp8-blocks, mxfp8, nvfp4, "
-        "in inference int8; weights alone, on any arrays: fp8-, int8-, int4- or mxfp4-weights; of experts alone, in "
-        "inference: mxfp4-, mxfp4-mxfp8- or nvfp4-experts; or none "
+        "in inference int8; weights alone, on any arrays: fp8-, int8-, int4-, mxfp4- or nvfp4-weights; of experts "
+        "alone, in inference: mxfp4-, mxfp4-mxfp8- or nvfp4-experts; or none "
         "(default: fp8 on precision bf16+fp8).",
         offers=RECIPES,
     )

@@ -43,6 +43,9 @@ class Recipe(StrEnum):
     INT8_WEIGHTS = "int8-weights"
     INT4_WEIGHTS = "int4-weights"  # one, and a zero, per 128 values
     MXFP4_WEIGHTS = "mxfp4-weights"  # one per 32 values
+    NVFP4_WEIGHTS = (
+        "nvfp4-weights"  # one per 16 values: how engines run nvfp4 on chips without products of 4 bits
+    )
     MXFP4_EXPERTS = "mxfp4-experts"  # the same for experts alone: gpt-oss as it is published
     MXFP4_MXFP8_EXPERTS = "mxfp4-mxfp8-experts"  # activations in mxfp8, products in 8 bits
     NVFP4_EXPERTS = "nvfp4-experts"  # weights and activations: DeepSeek-R1-NVFP4 as it is published
@@ -126,6 +129,7 @@ _SCALINGS: Mapping[Recipe, _Scaling] = MappingProxyType(
         Recipe.INT4_WEIGHTS: _Scaling(None, 0.5 + (_SCALE + 0.5) / 128, None, 0, trains=False),
         # gpt-oss, arXiv 2508.10925: 4.25 bits per parameter
         Recipe.MXFP4_WEIGHTS: _Scaling(None, 0.5 + 1 / 32, None, 0, trains=False),
+        Recipe.NVFP4_WEIGHTS: _Scaling(None, 0.5 + 1 / 16, None, 0, trains=False),
         Recipe.MXFP4_EXPERTS: _Scaling(None, 0.5 + 1 / 32, None, 0, trains=False),
         Recipe.MXFP4_MXFP8_EXPERTS: _Scaling(Format.FP8, 0.5 + 1 / 32, 1 + 1 / 32, 1, trains=False),
         Recipe.NVFP4_EXPERTS: _Scaling(Format.FP4, 0.5 + 1 / 16, 0.5 + 1 / 16, 3, trains=False),

@@ -15,7 +15,7 @@ from phaze.parallel.serving import Targets, Traffic
 from phaze.parallel.serving.layer_grid import LayerGrid
 from phaze.parallel.serving.load.prompt_passes import chunks_of
 from phaze.parallel.serving.model_replica import Chunk, Replica
-from phaze.parallel.serving.replica_offers import Limits, closed_offers, loaded_offers
+from phaze.parallel.serving.replica_offers import Limits, closed_loop, closed_offers, loaded_offers
 from phaze.parallel.serving.request_simulation import Engine, Requests, closed, poisson, simulate
 from phaze.parallel.serving.steady_state import Cycle, Prefill, Slots, prompts_together
 
@@ -281,3 +281,15 @@ def test_a_lone_request_takes_its_passes(made, grid):
     assert ran.first_s[0] == pytest.approx(2.0 + prompt)
     tokens = sum(one.pass_costs(1, 256 + i)[0, 0] for i in range(3))
     assert ran.last_s[0] == pytest.approx(2.0 + prompt + tokens)
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+def test_batches_of_a_closed_loop_balance_between_whole_ones(made, grid, stages):
+    """Sequences and clients on their way are as many as clients, to the last digits."""
+    replica = Replica(grid, made.links, stages)
+    saturated = Cycle(replica, made.traffic, np.arange(1.0, 65), chunks_of(made.traffic, 64), True)
+    clients = np.array([4.0, 7.5, 12.0]) * stages
+    seen, waiting = closed_loop(saturated, clients, np.inf)
+    assert seen.clients == pytest.approx(clients, rel=1e-9)
+    assert waiting == pytest.approx(0.0)
+    assert (seen.batch != np.rint(seen.batch)).all()
