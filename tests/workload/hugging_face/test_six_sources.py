@@ -103,7 +103,7 @@ def made(name, device="meta"):
     if name == "bert":
         inputs["token_type_ids"] = ids
     if name in {"t5", "whisper"}:
-        inputs["decoder_input_ids"] = ids
+        inputs["decoder_input_ids"] = ids.clone()  # one tensor for both would be one input to torch
     with torch.device(device):
         model = getattr(transformers, TASKS[name])._from_config(settings).eval()
     if device == "cpu":  # as if trained: an exporter leaves out biases of zero and keeps equal weights once
