@@ -240,15 +240,21 @@ class Layer:
 
 
 _NUMBER = re.compile(r"(.*?[./]|)\d+(?=[./]|$)")
+_NUMBERED = re.compile(r"(?:[^.]+\.)+?[^.]*\d(?=\.|$)")
 
 
 def block_of(name: str) -> str:
-    """The block that a layer belongs to, by its name: its path up to the first part that is a number, else one part.
+    """The block that a layer belongs to, by its name: its path up to the first part that is a number.
 
-    `block7` of `block7.mlp`, `model.layers.7` of `model.layers.7.mlp.down_proj`.
+    Where none is, up to the first part inside it that ends with one, unless the first part of all does; else one part.
+    `block7` of `block7.mlp`, `model.layers.7` of `model.layers.7.mlp.down_proj`, `encoder.block7` of
+    `encoder.block7.mlp`, `head` of `head.norm`.
     """
-    found = _NUMBER.match(name)
-    return found[0] if found else name.split(".", maxsplit=1)[0]
+    if found := _NUMBER.match(name):
+        return found[0]
+    first = name.split(".", maxsplit=1)[0]
+    inside = None if first[-1:].isdigit() else _NUMBERED.match(name)
+    return inside[0] if inside else first
 
 
 def layer_in_block(name: str) -> str:

@@ -156,6 +156,28 @@ def test_layers_belong_to_blocks_by_their_names():
     ] == [*("block7", "/model/layers.3", "0", "7")]
 
 
+@pytest.mark.parametrize(
+    ("name", "block"),
+    [
+        ("encoder.block7.mlp", "encoder.block7"),
+        ("decoder.layer3", "decoder.layer3"),
+        ("image.embedding.patches", "image"),
+        ("features.dense2.layer4.conv1", "features.dense2"),
+        ("conv1.bn2", "conv1"),
+        ("layer1.0.conv2", "layer1.0"),
+    ],
+)
+def test_blocks_inside_towers(name, block):
+    assert block_of(name) == block
+
+
+@pytest.mark.parametrize(("model", "inside"), [("t5-11b", 48), ("clip-vit-b32", 24), ("gnmt8", 16)])
+def test_towers_have_their_blocks(model, inside):
+    chain = load_workload(model).chain(1, 1)
+    blocks = {block_of(name) for name in chain.names}
+    assert sum("." in block for block in blocks) == inside
+
+
 @pytest.mark.parametrize("cache", KvCache)
 @pytest.mark.parametrize("tokens", [TOKENS, 64])  # as many as the model is wide
 def test_one_token_more_is_that_of_the_family(cache, tokens, tmp_path):
