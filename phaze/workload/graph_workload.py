@@ -363,7 +363,10 @@ class GraphWorkload:
         model, repeats = self._short
         parts = self._parts(model, microbatch)
         extended = repeats.extended(parts.index, parts.names)
-        return replace(parts, index=extended[0], names=extended[1]) if extended else None
+        if extended is None:  # nor do layers of other microbatches tell: all have the same names
+            self._short = None
+            return None
+        return replace(parts, index=extended[0], names=extended[1])
 
     def _parts(self, model: ForwardModel, microbatch: int) -> _Divided:
         graph = self._prepared(model, microbatch)

@@ -62,6 +62,9 @@ _AT_ONCE = 128
 _MORE = 4
 """Pipelines that were looked at for each one more that is looked at together, though the first may rule it out."""
 
+_AHEAD = 1.01
+"""How much longer than the least bound those of pipelines may be that are looked at together with it."""
+
 _Opened = tuple[float, int, int, OpenPlan]
 _Fitting = tuple[float, int, int, FittedPipeline]
 _Bounded = tuple[float, int, int, ParallelPlan]
@@ -124,7 +127,7 @@ class _Search:
         while True:
             lowest = min(queues.lowest, self._worst, NEVER_S)
             if waiting.least_s(lowest) < lowest:
-                self._open(waiting.take(max(_AT_ONCE, waiting.taken // _MORE)))
+                self._open(waiting.take(max(_AT_ONCE, waiting.taken // _MORE), _AHEAD * lowest))
             elif queues.lowest <= lowest < min(self._worst, NEVER_S):
                 self._look(waiting.least_s(lowest))
             else:

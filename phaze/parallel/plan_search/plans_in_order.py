@@ -42,8 +42,9 @@ class PlansInOrder:
             self._open(max(_AT_LEAST, self._opened // _SHARE))
         return min(self._known_s, self._closed_s)
 
-    def take(self, most: int) -> list[int]:
-        """Places of the first of those whose bounds are known, that many at most."""
+    def take(self, most: int, below: float) -> list[int]:
+        """Places of the first of those whose bounds are known and lower, one at least, that many at most."""
+        most = min(most, max(int(np.searchsorted(self._bounds_s, below)), 1))
         places: list[int] = self._places[:most].tolist()
         self._bounds_s, self._places = self._bounds_s[most:], self._places[most:]
         self.taken += len(places)

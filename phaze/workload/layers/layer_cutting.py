@@ -19,6 +19,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from types import MappingProxyType
 
+import numpy as np
+from numpy.typing import NDArray
+
 from phaze.workload.fusion_rules import ALL_FUSION, NO_FUSION, Fusion
 from phaze.workload.layers.operator_fusion import aliases, schedulable
 from phaze.workload.operators.operator_graph import Operator, OperatorGraph, OpKind
@@ -153,20 +156,22 @@ def _stops(
     swallowed: Collection[str],
 ) -> list[int]:
     """Positions after which the graph is cut; the last is its end."""
-    end = len(graph.operators)
-    rows = [
-        [0] * (end + 1) for _ in range(4)
-    ]  # how many tensors pass, their numbers; the same without carried
-    for number, (t, (begin, stop)) in enumerate(lives.items()):
-        for row, weight in zip(rows, (1, number) if t in carried else (1, number, 1, number), strict=False):
-            row[begin] += weight
-            row[stop] -= weight
-    names = tuple(lives)
+    end, names = len(graph.operators), tuple(lives)
+    begin, stop = np.array(tuple(lives.values()), dtype=np.int64).reshape(-1, 2).T
+    plain = np.array([t not in carried for t in names], dtype=np.int64)
+
+    def passing(weights: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Sums of weights of the tensors that pass every position."""
+        rows = (np.bincount(at, weights, minlength=end + 1) for at in (begin, stop))
+        return np.cumsum(next(rows) - next(rows)).astype(np.int64)
+
+    number = np.arange(len(names))
+    every, any_, count, own = map(passing, (np.ones_like(plain), number, plain, plain * number))
+    one = np.where(count == 1, own, np.where(every == 1, any_, -1))
     works = tuple(accumulate(op.kind is not OpKind.VIEW for op in graph.operators))
     stops: list[int] = []
-    for i, (every, any_, count, number) in enumerate(zip(*map(accumulate, rows), strict=True)):
-        one = number if count == 1 else any_ if every == 1 else -1
-        if i + 1 >= end or one < 0 or names[one] in swallowed:
+    for i in np.flatnonzero(one[: end - 1] >= 0).tolist():
+        if names[one[i]] in swallowed:
             continue
         if works[i] > (works[stops[-1] - 1] if stops else 0) and works[-1] > works[i]:
             stops.append(i + 1)

@@ -117,13 +117,15 @@ def test_plans_wait_in_the_order_of_their_bounds():
     waiting, found = PlansInOrder(screened, lambda _: 1.0), []
     for _ in range(20):
         least_s = waiting.least_s(inf)
-        (place,) = waiting.take(1)
+        (place,) = waiting.take(1, inf)
         assert least_s == every[place]
         found.append(place)
     assert found == np.argsort(every, kind="stable")[:20].tolist()
     assert any(np.isnan(block.bounds_s).any() for block in screened.blocks)
-    while waiting.least_s(inf) < inf:
-        found += waiting.take(100)
+    while (least_s := waiting.least_s(inf)) < inf:
+        some = waiting.take(100, 1.1 * least_s)
+        assert (every[some] < 1.1 * least_s).all() or len(some) == 1
+        found += some
     assert sorted(found) == list(range(len(every)))
 
 
