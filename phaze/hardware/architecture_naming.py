@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import numpy as np
@@ -40,6 +41,34 @@ def architecture_ids(table: ArchitectureTable, fields: Iterable[str] = ()) -> li
             texts = {cell: _named(name, cell) for cell in set(cells)}
             ids = [f"{id_}-{texts[cell]}" for id_, cell in zip(ids, cells, strict=True)]
     return ids
+
+
+_PARTS = (
+    (r"tc(\d+)x(\d+)x(\d+)", "{0} tensor core{s} of {1} x {2} multiply-accumulate units (rows x columns)"),
+    (r"vc(\d+)x(\d+)", "{0} vector core{s} of {1} fp32 units"),
+    (r"gb([\d.]+[KMG]?i?B)", "a global buffer of {0}"),
+    (r"port([\d.]+[KMG]?i?B)", "a port of the global buffer that gives {0} in a cycle"),
+    (r"(hbm\d+e?)x(\d+)", "{1} stack{s} of {0}"),
+    (r"([\d.]+MHz)", "a clock of {0}"),
+    (r"([a-z_0-9]+)=(.+)", "{0} = {1}"),
+)
+
+
+def in_words(name: str) -> str | None:
+    """What a design has by its name, or by a part of it: `port4KiB`; None for what is no such name."""
+    told = [_part_in_words(part) for part in name.split("-")]
+    return ", ".join(part for part in told if part) if all(told) else None
+
+
+def _part_in_words(part: str) -> str | None:
+    for pattern, words in _PARTS:
+        if found := re.fullmatch(pattern, part, re.IGNORECASE):
+            groups = [
+                group.upper().replace("E", "e") if "hbm" in pattern else group for group in found.groups()
+            ]
+            number = groups[1] if "hbm" in pattern else groups[0]
+            return words.format(*groups, s="" if number == "1" else "s")
+    return None
 
 
 def decoded(table: ArchitectureTable, field: str) -> list[FieldValue | None]:

@@ -1,14 +1,15 @@
-"""Meanings of names: hardware fields, result fields, words."""
+"""Meanings of names: hardware fields, result fields, words, values that options offer, names of designs."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
 from phaze.explore.documents.result_document import ResultDocument
+from phaze.hardware.architecture_naming import in_words
 from phaze.hardware.economics.economic_figures import figures
 from phaze.hardware.hardware_fields import field_table
 from phaze.report.number_format import field as readable
@@ -32,18 +33,23 @@ class Entry:
 
 
 def entries() -> tuple[Entry, ...]:
-    """Every name that can be explained: words, hardware fields, figures of money and carbon, result fields."""
-    return (*_words(), *_hardware_fields(), *_economic_figures(), *_result_fields())
+    """Every name that can be explained: words, values, hardware fields, figures of money and carbon, result fields."""
+    words = (*_words("glossary.yaml"), *_words("choices.yaml"))
+    return (*words, *_hardware_fields(), *_economic_figures(), *_result_fields())
 
 
-def explain(name: str) -> tuple[Entry, ...]:
-    """All meanings of a name; `-`, blanks, case and a unit suffix do not matter. Empty if unknown.
+def explain(name: str, more: Iterable[Entry] = ()) -> tuple[Entry, ...]:
+    """All meanings of a name; `-`, blanks, case, a plural and a unit suffix do not matter. Empty if unknown.
 
-    Of a phrase that is no name as a whole: the longest words of ours in it.
+    Of a design's name or a part of it: what it has. Of a phrase that is no name as a whole: the longest words of ours
+    in it. `more`: entries beside ours.
     """
-    known, wanted = entries(), {_key(name), _stem(_key(name))}
+    if (design := in_words(name.strip())) is not None:
+        return (Entry(name.strip(), "name of a design", f"{design[0].upper()}{design[1:]}."),)
+    key = _key(name)
+    known, wanted = (*entries(), *more), {key, _stem(key), key.removesuffix("s")}
     found = tuple(entry for entry in known if wanted & {_key(entry.name), _stem(entry.name)})
-    return found or _inside(_key(name), known)
+    return found or _inside(key, known)
 
 
 def _inside(phrase: str, known: Sequence[Entry]) -> tuple[Entry, ...]:
@@ -54,9 +60,9 @@ def _inside(phrase: str, known: Sequence[Entry]) -> tuple[Entry, ...]:
     return tuple(entry for entry in told if len(entry.name) == longest) if parts.count("_") > 2 else ()
 
 
-def _words() -> Iterator[Entry]:
-    text = files("phaze.report").joinpath("glossary.yaml").read_text(encoding="utf-8")
-    words: Any = parse_yaml(text, "glossary.yaml")
+def _words(file: str) -> Iterator[Entry]:
+    text = files("phaze.report").joinpath(file).read_text(encoding="utf-8")
+    words: Any = parse_yaml(text, file)
     for name, meaning in words.items():
         yield Entry(name, "word", meaning)
 
@@ -89,7 +95,7 @@ def _result_fields() -> Iterator[Entry]:
 
 
 def _key(name: str) -> str:
-    return name.strip().lower().replace("-", "_").replace(" ", "_").removeprefix("__")
+    return re.sub(r"[\s-]", "_", name.strip().lower().replace("'", "")).removeprefix("__")
 
 
 def _stem(name: str) -> str:

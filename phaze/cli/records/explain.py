@@ -1,4 +1,4 @@
-"""`dse explain FIELD|RUN`: what a name means; why the answer of a run is what it is."""
+"""`dse explain NAME|RUN`: what a name means; why the answer of a run is what it is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from phaze.cli import shared_options as opt
 def command(
     what: Annotated[
         str,
-        typer.Argument(help="Hardware field, result field or word; or a run directory.", metavar="FIELD|RUN"),
+        typer.Argument(
+            help="A word, field, option, or name of a design, chip, model or anything packaged; or a run directory.",
+            metavar="NAME|RUN",
+        ),
     ],
     budgets: Annotated[
         bool,
@@ -23,23 +26,33 @@ def command(
     json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Explain a field or a word, or why the answer of a run is what it is.
+    """Explain whatever a command prints or takes, or why the answer of a run is what it is.
 
     Of a name: meaning, unit, default, source. Of a run: what binds the winner, what its layers wait for, what more
     of anything would buy, and why known chips are slower.
 
     Examples:
         dse explain tdp
+        dse explain tc4x256x256-vc1x512-gb16MiB-hbm2ex4-port4KiB
         dse explain results/gpt3-400W --budgets
 
     Exit codes: 3, 4
 
     See also: dse report; dse certify.
     """
-    if Path(what).is_dir():
+    if _is_run(what):
         _run(Path(what), budgets=budgets, time_limit=time_limit, json=json, quiet=quiet)
     else:
         _name(what, json=json)
+
+
+def _is_run(what: str) -> bool:
+    """Whether a folder is meant; one without a run may have the name of something: a clone has a folder `phaze`."""
+    from phaze.api.meanings import is_known
+    from phaze.runs.run_directory import RESULT
+
+    folder = Path(what)
+    return folder.is_dir() and ((folder / RESULT).exists() or not is_known(what))
 
 
 def _run(run: Path, *, budgets: bool, time_limit: str, json: bool, quiet: bool) -> None:
@@ -64,17 +77,10 @@ def _run(run: Path, *, budgets: bool, time_limit: str, json: bool, quiet: bool) 
 def _name(name: str, *, json: bool) -> None:
     from dataclasses import asdict
 
+    from phaze.api.meanings import meanings
     from phaze.cli.console_output import print_json
-    from phaze.errors import InputError
-    from phaze.inputs.named_choices import nearest
-    from phaze.report.glossary import entries, explain
 
-    found = explain(name)
-    if not found:
-        names = {entry.name for entry in entries()}
-        raise InputError(
-            f"nothing is called {name!r}{nearest(name.lower().replace('-', '_'), sorted(names))}"
-        )
+    found = meanings(name)
     if json:
         print_json([asdict(entry) for entry in found])
         return

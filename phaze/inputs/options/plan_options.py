@@ -138,6 +138,8 @@ _OF_POOLS = "Leave it out: every pool of the fleet has its own."
 
 _NOT_OF_POOLS = "Leave it out: pools of unlike chips have none in common."
 
+NOT_ASKED = (_OF_POOLS, _NOT_OF_POOLS)
+"""What options say that a verb has by its kind, but does not take."""
 _FLEET_OBJECTIVES = ("throughput", "cost_per_sample", "energy_per_sample")
 
 
