@@ -72,6 +72,39 @@ def is_kept(*parts: ModuleType) -> bool:
     )
 
 
+class PlainSeconds:
+    """Seconds that plain functions of some modules took, in all processes together as far as a file can tell.
+
+    It lies beside the builds of these very sources, a byte for every second, so that processes that end, however they
+    do, and such side by side add up.
+    """
+
+    def __init__(self, *parts: ModuleType) -> None:
+        """Nothing is spent here yet."""
+        folder = _folder(*(str(part.__file__) for part in parts))
+        self._file = folder.with_name(f"{folder.name}.seconds")
+        self._told_s = 0.0
+        with suppress(OSError):
+            self._told_s = float(self._file.stat().st_size)
+        self._here_s = self._untold_s = 0.0
+
+    @property
+    def total_s(self) -> float:
+        """All that is known of."""
+        return self._told_s + self._here_s
+
+    def add(self, seconds: float) -> None:
+        """Add what was spent here; others that begin later know of whole seconds."""
+        self._here_s += seconds
+        self._untold_s += seconds
+        if whole := int(self._untold_s):
+            self._untold_s -= whole
+            with suppress(OSError):
+                self._file.parent.mkdir(parents=True, exist_ok=True)
+                with self._file.open("ab") as file:
+                    file.write(b"." * whole)
+
+
 def _jit(numba: ModuleType, function: FunctionType, folder: Path) -> Callable[..., Any]:
     """Compiled at its first call; kept in a folder, or nowhere if that cannot be written.
 

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, cached_property
 from math import ceil, inf, log
-from time import monotonic
+from time import monotonic, thread_time
 from typing import NamedTuple
 
 import numpy as np
 
 from ...arrays import Floats
 from ..indexed_problem import IndexedProblem
-from ..machine_code import compiled, is_kept
+from ..machine_code import PlainSeconds, compiled, is_kept
 from ..phases import kernel_phases
 from ..schedule_bounds import Bounds
 from ..schedule_plan import Plan, SearchLimits, assign_cores, replay
@@ -54,9 +54,9 @@ from .kernel_arrays import (
 from .kernel_search import BUDGET, DONE, ROOM
 from .state_space import NEVER, TICKS, StateSpace
 
-LOAD_AFTER_S, BUILD_AFTER_S = 0.2, 2.0
-"""Time spent in plain functions in this process from which on numba is worth half a second to load what it built
-before, and ten to build it."""
+LOAD_AFTER_S, BUILD_AFTER_S = 0.2, 12.0
+"""Time spent in plain functions from which on numba is worth half a second to load what it built before, in this
+process, and to build it, in all: as much as a build takes, beside which this process has half of its time at most."""
 
 
 class Kernel(NamedTuple):
@@ -66,6 +66,8 @@ class Kernel(NamedTuple):
     unpack: Callable[[Arrays, Memory, int], int]
     close: Callable[[Arrays, Memory, int, int, int], None]
 
+
+_PARTS = kernel_phases, kernel_states, kernel_search
 
 PLAIN = Kernel(kernel_search.search, kernel_search.unpack, kernel_search.close)
 
@@ -79,8 +81,17 @@ class KernelBuilder:
         self._build: Future[Kernel] | None = None
 
     @cached_property
-    def _worth_s(self) -> float:
-        return LOAD_AFTER_S if is_kept(kernel_phases, kernel_states, kernel_search) else BUILD_AFTER_S
+    def _kept(self) -> bool:
+        return is_kept(*_PARTS)
+
+    @cached_property
+    def _plain(self) -> PlainSeconds:
+        return PlainSeconds(*_PARTS)
+
+    @property
+    def _worth(self) -> bool:
+        """Whether as much was spent as it takes to load what is built, or to build it."""
+        return self._spent_s >= LOAD_AFTER_S if self._kept else self._plain.total_s >= BUILD_AFTER_S
 
     @property
     def kernel(self) -> Kernel:
@@ -90,8 +101,12 @@ class KernelBuilder:
 
     def report(self, spent_s: float, sample: Callable[[Kernel], None]) -> None:
         """Add up time spent; the first time that it is much, start the build, with a call to compile for."""
+        if self._build is not None:
+            return
         self._spent_s += spent_s
-        if self._build is None and self._spent_s >= self._worth_s:
+        if not self._kept:
+            self._plain.add(spent_s)
+        if self._worth:
             workers = ThreadPoolExecutor(1, thread_name_prefix="kernel")
             self._build = workers.submit(_compile, sample)
             workers.shutdown(wait=False)
@@ -110,7 +125,7 @@ def kernel_builder() -> KernelBuilder:
 
 def _compile(sample: Callable[[Kernel], None]) -> Kernel:
     """All functions compiled, for the types in `sample`; raises what numba raises."""
-    scope = compiled(kernel_phases, kernel_states, kernel_search)
+    scope = compiled(*_PARTS)
     built = Kernel(scope["search"], scope["unpack"], scope["close"])
     sample(built)
     return built
@@ -188,10 +203,10 @@ class CompactSearch:
         while found != DONE and self.states < states and not limits.late:
             if found == ROOM and not self._grow():
                 return
-            began, before = monotonic(), self.states
+            began, before, spent = monotonic(), self.states, thread_time()
             budget = int(min(states, before + slice_))
             found = self._shop.kernel.search(self._arrays, self._memory, self._window, width, budget)
-            self._shop.report(monotonic() - began, self.sample)
+            self._shop.report(thread_time() - spent, self.sample)
             slice_ = 2 * slice_ if monotonic() - began < SLICE_S / 2 else max(1, slice_ // 2)
         self._exhausted = found == DONE
 

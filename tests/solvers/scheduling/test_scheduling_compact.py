@@ -12,6 +12,7 @@ from time import monotonic
 
 import pytest
 from phaze.solvers.scheduling import Mode, Operator, ScheduleProblem, Status, read_instance, schedule
+from phaze.solvers.scheduling.exact import compact_search
 from phaze.solvers.scheduling.exact.compact_search import (
     BUILD_AFTER_S,
     PLAIN,
@@ -136,6 +137,26 @@ def test_without_numba_the_plain_functions_go_on(monkeypatch):
     workshop.report(BUILD_AFTER_S, search.sample)
     workshop.wait()
     assert workshop.kernel is PLAIN
+
+
+def test_machine_code_is_built_once_plain_code_has_cost_as_much(monkeypatch, tmp_path):
+    """In all processes together: what one of them spends counts for those that begin after it."""
+    built = []
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path))
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setattr(compact_search, "is_kept", lambda *_: False)
+    monkeypatch.setattr(compact_search, "_compile", lambda sample: built.append(sample) or PLAIN)
+    for spent_s in (0.5 * BUILD_AFTER_S, 0.25 * BUILD_AFTER_S, 0.2 * BUILD_AFTER_S):
+        one = KernelBuilder()
+        for _ in range(8):
+            one.report(spent_s / 8, len)
+        one.wait()
+        assert not built
+    another = KernelBuilder()
+    another.report(0.2 * BUILD_AFTER_S, len)
+    another.wait()
+    assert built == [len]
 
 
 @pytest.mark.parametrize(
