@@ -323,8 +323,9 @@ def link_s(link: Link, network: Network, link_bandwidth_bytes_per_s: ArrayLike) 
     links = np.asarray(link_bandwidth_bytes_per_s, dtype=np.float64)
     if network.any_of:
         return np.asarray(np.min([link_s(link, one, links) for one in network.any_of], axis=0))
-    group = link.group
-    seconds = fastest_s(link.collective, link.payload_bytes, network, links, group.size, group.stride)
+    group, copies = link.group, link.copies if network.merges_copies else 1
+    kind, payload = link.collective, link.payload_bytes
+    seconds = fastest_s(kind, payload, network, links, group.size, group.stride, copies)
     return np.minimum(seconds, _one_kernel_s(link, network, links))
 
 

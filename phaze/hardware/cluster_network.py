@@ -241,6 +241,8 @@ class Network(BaseModel):
     """Tiers, each of larger domains than the one inside; `scale_up` is the first of them, `scale_out` the last.
 
     `algorithms`: what the communication library chooses from. `one_kernel`: all-reduces of an engine beside them.
+    `merges_copies`: whether a row of an all-to-all that several members of a domain are sent goes there once and is
+    handed on inside (DeepEP; DeepSeek-V3, arXiv 2412.19437, section 3.2.2).
     `any_of`: networks each of which an exchange may take as it likes, a bound on all of them; tiers are then those of
     the one with the largest innermost domains.
     """
@@ -251,6 +253,7 @@ class Network(BaseModel):
     tiers: tuple[Tier, ...]
     algorithms: tuple[Algorithm, ...] = NAMED
     one_kernel: OneKernel | None = Field(default=None, exclude=True)
+    merges_copies: bool = Field(default=False, exclude=True)
     any_of: tuple[Network, ...] = Field(default=(), exclude=True)
 
     @property

@@ -25,7 +25,7 @@ from phaze.validation.sets.kernels import (
     systolic_measurements,
     vector_measurements,
 )
-from phaze.validation.sets.serving import engine_runs
+from phaze.validation.sets.serving import engine_runs, overview_runs
 from phaze.validation.sets.training import (
     bridge_runs,
     deepspeed_runs,
@@ -50,9 +50,8 @@ class Metric(StrEnum):
     operands that nothing wrote `power_unwritten`.
 
     `time` is that of whole iterations, `token_time` that per output token of a served model, `first_token` that to the
-    first one; `fits`: whether a run has
-    memory enough, yes or no; `energy`: joules of an iteration; `clock`: that at which products run where the board's
-    power holds it down.
+    first one, `throughput` its output tokens per second; `fits`: whether a run has memory enough, yes or no; `energy`:
+    joules of an iteration; `clock`: that at which products run where the board's power holds it down.
     """
 
     LATENCY = "latency"
@@ -70,6 +69,7 @@ class Metric(StrEnum):
     CLOCK = "clock"
     TOKEN_TIME = "token_time"
     FIRST_TOKEN = "first_token"
+    THROUGHPUT = "throughput"
 
 
 SECONDS = (Metric.LATENCY, Metric.LATENCY_BACKWARD, Metric.LATENCY_SMALL)
@@ -178,6 +178,8 @@ DATA_SETS: tuple[DataSet, ...] = (
     DataSet("op_transformer_aceso_profiles", Metric.LATENCY_BACKWARD, profiler_measurements.backward),
     DataSet("serving_aiconfigurator", Metric.TOKEN_TIME, engine_runs.token_times),
     DataSet("serving_aiconfigurator", Metric.FIRST_TOKEN, engine_runs.first_times),
+    DataSet("serving_aiconfigurator", Metric.THROUGHPUT, engine_runs.throughputs),
+    DataSet("serving_tensorrt_llm_overview", Metric.THROUGHPUT, overview_runs.throughputs),
     DataSet("systolic_scalesim_compute_cycles", Metric.LATENCY, systolic_measurements.compute_cycles),
     DataSet("systolic_scalesim_stalls", Metric.LATENCY, systolic_measurements.stalled_cycles),
 )

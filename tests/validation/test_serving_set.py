@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from phaze.cost.fidelity import Fidelity
@@ -153,3 +154,17 @@ def test_clients_of_several_instances_are_those_of_one(judge):
     told = {"concurrency": 448, "batch_size": 14, "flags": "batch_not_concurrency_over_dp"}
     apart, same = judge(told, {"concurrency": 14}).predicted[Fidelity.ANALYTIC]
     assert apart == same
+
+
+def test_throughput_follows_from_both_times(judge):
+    """Little's law, of what is measured and of what is predicted."""
+    rows = {"concurrency": 4}, {"concurrency": 16}
+    tokens, first, rate = (
+        judge(*rows, judged=f)
+        for f in (engine_runs.token_times, engine_runs.first_times, engine_runs.throughputs)
+    )
+    outputs = np.array([float(STANDARD["osl"])] * 2)
+    for rung, found in rate.predicted.items():
+        request_s = first.predicted[rung] + (outputs - 1) * tokens.predicted[rung]
+        assert found == pytest.approx(np.array([4, 16]) * outputs / request_s, rel=1e-9)
+    assert rate.measured[1] == pytest.approx(4 * rate.measured[0])

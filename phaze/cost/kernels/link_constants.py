@@ -33,11 +33,17 @@ def with_laws(network: Network, family: str, own: OwnConstants = NO_OWN) -> Netw
     return network.model_copy(update={"tiers": tuple(tiers), "any_of": among})
 
 
-def with_engine_laws(network: Network, family: str) -> Network:
-    """The same, with all-reduces by one kernel as inference engines have them, where they are faster."""
+def engine_links(network: Network, family: str, *, fitted: bool) -> Network:
+    """The network as inference engines use it: rows for several experts of a device or server are sent there once.
+
+    `fitted`: with constants of a family, and all-reduces by one kernel where they are faster.
+    """
+    known = {"merges_copies": True}
+    if not fitted:
+        return network.model_copy(update=known)
     law = Constants(family).law(ExchangeLaw, REDUCTION)
     one = None if law is None else OneKernel(law.launch_s, law.rank_s, law.efficiency)
-    return with_laws(network, family).model_copy(update={"one_kernel": one})
+    return with_laws(network, family).model_copy(update={"one_kernel": one, **known})
 
 
 def is_plain(tier: Tier) -> bool:

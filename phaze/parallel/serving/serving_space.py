@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from phaze.cost.collective_times import send_s, tier
 from phaze.cost.cost_model import CostModel
 from phaze.cost.fidelity import Fidelity
-from phaze.cost.kernels.link_constants import with_engine_laws
+from phaze.cost.kernels.link_constants import engine_links
 from phaze.errors import InputError
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.cluster_network import Network
@@ -107,10 +107,9 @@ class ServingSpace:
 
     @cached_property
     def links(self) -> Network:
-        """The network; under the calibrated fidelity with constants of the chip's family and of engines' kernels."""
-        if self.options.rung is not Fidelity.CALIBRATED:
-            return self.network
-        return with_engine_laws(self.network, str(self.architecture.value("family")))
+        """The network as engines use it; under the calibrated fidelity with constants of the chip's family."""
+        fitted = self.options.rung is Fidelity.CALIBRATED
+        return engine_links(self.network, str(self.architecture.value("family")), fitted=fitted)
 
     @cached_property
     def limits(self) -> Limits:

@@ -305,6 +305,12 @@ TABLES: Mapping[str, Schema] = MappingProxyType(
                 maybe(DEVICES),
             ),
         ),
+        "serving_tensorrt_llm_overview": _schema(
+            "model device format",
+            **dict.fromkeys(("isl", "osl"), SIZE),
+            **dict.fromkeys(("tp", "pp"), DEVICES),
+            output_tokens_per_s=RATE,
+        ),
         "op_attention_context_aiconfigurator": _schema("device framework", _ATTENTION, "latency_ms"),
         "op_attention_generation_aiconfigurator": _schema("device framework", _ATTENTION, "latency_ms"),
         "op_conv_deepbench": _schema(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from serving_cases import CACHE_BYTES_PER_TOKEN, batches, served, space
 
 from phaze.cost.collective_times import link_s
-from phaze.cost.kernels.link_constants import with_engine_laws, with_laws
+from phaze.cost.kernels.link_constants import engine_links, with_laws
 from phaze.errors import InputError
 from phaze.hardware.cluster_network import load_network
 from phaze.parallel.serving import ServingOptions, Targets, Traffic
@@ -244,7 +244,7 @@ def _grid(made, width):
 def test_an_all_reduce_by_one_kernel_among_neighbours():
     """By hand where it is short; as the library where it is long, of another kind, or beyond the innermost tier."""
     network, links = load_network("hgx-h100"), np.array([450e9])
-    ours, plain = with_engine_laws(network, "hopper"), with_laws(network, "hopper")
+    ours, plain = engine_links(network, "hopper", fitted=True), with_laws(network, "hopper")
 
     def seconds(where, payload, collective=Collective.ALL_REDUCE, size=8):
         return float(link_s(Link(collective, payload, Group(size=size)), where, links)[0])
@@ -256,3 +256,23 @@ def test_an_all_reduce_by_one_kernel_among_neighbours():
     assert seconds(ours, 1e9) == seconds(plain, 1e9)
     assert seconds(ours, 16384.0, Collective.ALL_GATHER) == seconds(plain, 16384.0, Collective.ALL_GATHER)
     assert seconds(ours, 16384.0, size=16) == seconds(plain, 16384.0, size=16)
+
+
+@pytest.mark.parametrize("devices", [8, 32])
+def test_a_row_goes_once_to_a_server_with_several_of_its_experts(devices):
+    """Of eight copies among D servers, chosen by chance, D (1 - (1 - 1/D)^8) go beyond the own one, by hand."""
+    network, links = load_network("hgx-h100"), np.array([450e9])
+    merging = engine_links(network, "hopper", fitted=False)
+    payload = 1e9
+    every, once = (
+        float(link_s(Link(Collective.ALL_TO_ALL, payload, Group(size=devices), copies=8), where, links)[0])
+        for where in (network, merging)
+    )
+    alone = Link(Collective.ALL_TO_ALL, payload, Group(size=devices))
+    assert link_s(alone, merging, links) == link_s(alone, network, links)
+    assert once < every
+    servers = devices // 8
+    if servers > 1:  # adapters set the pace
+        reached = servers * (1 - (1 - 1 / servers) ** 8)
+        shares = reached * (1 - 1 / servers), 8 * (1 - 1 / servers)
+        assert once / every == pytest.approx(shares[0] / shares[1], rel=0.02)

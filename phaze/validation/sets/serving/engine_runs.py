@@ -21,7 +21,7 @@ import numpy as np
 from phaze.arrays import Floats
 from phaze.cost.cost_model import CostModel
 from phaze.cost.fidelity import Fidelity
-from phaze.cost.kernels.link_constants import with_engine_laws
+from phaze.cost.kernels.link_constants import engine_links
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.cluster_network import Network
 from phaze.hardware.derived_figures import hbm_capacity_bytes
@@ -127,6 +127,31 @@ def token_times(columns: Columns) -> Judged:
 
 def first_times(columns: Columns) -> Judged:
     """Seconds to the first token, mean over requests, those that all ask at once in the beginning among them."""
+    excluded, kept = _whole_rows(columns)
+    measured = np.array([row.first_s for row in kept])
+    predicted = {rung: served_times(kept, rung)[1] for rung in (Fidelity.ANALYTIC, Fidelity.CALIBRATED)}
+    return Judged(measured, predicted, dict(excluded))
+
+
+def throughputs(columns: Columns) -> Judged:
+    """Output tokens per second of all clients of a replica, by Little's law from what a request takes.
+
+    The source derives them from its two times in the same way.
+    """
+    excluded, kept = _whole_rows(columns)
+    clients = np.array([row.clients for row in kept])
+    outputs = np.array([float(row.run.traffic.output_tokens) for row in kept])
+
+    def served(first_s: Floats, token_s: Floats) -> Floats:
+        return clients * outputs / (first_s + (outputs - 1) * token_s)
+
+    measured = served(np.array([r.first_s for r in kept]), np.array([r.token_s for r in kept]))
+    times = {rung: served_times(kept, rung) for rung in (Fidelity.ANALYTIC, Fidelity.CALIBRATED)}
+    return Judged(measured, {rung: served(each[1], each[0]) for rung, each in times.items()}, dict(excluded))
+
+
+def _whole_rows(columns: Columns) -> tuple[Counter[str], list[RunRow]]:
+    """Rows of which one pool does everything, and nobody waits for a place."""
     excluded, rows = run_rows(columns)
     kept = []
     for row, queued in zip(rows, served_times(rows, Fidelity.ANALYTIC)[2] > 0, strict=True):
@@ -134,9 +159,7 @@ def first_times(columns: Columns) -> Judged:
             excluded[APART if row.run.apart else PLACES] += 1
         else:
             kept.append(row)
-    measured = np.array([row.first_s for row in kept])
-    predicted = {rung: served_times(kept, rung)[1] for rung in (Fidelity.ANALYTIC, Fidelity.CALIBRATED)}
-    return Judged(measured, predicted, dict(excluded))
+    return excluded, kept
 
 
 def run_rows(columns: Columns) -> tuple[Counter[str], list[RunRow]]:
@@ -326,7 +349,7 @@ def replica_on(
     shared: int = 1,
 ) -> Replica:
     """A replica of `width` chips, one stage deep, for up to `most` sequences; `shared`: replicas that share experts."""
-    links = with_engine_laws(network, str(chip.value("family"))) if rung is Fidelity.CALIBRATED else network
+    links = engine_links(network, str(chip.value("family")), fitted=rung is Fidelity.CALIBRATED)
     table, prompt = to_table([chip]), traffic.prompt_tokens
     chunk = -(-prompt // -(-prompt // PASS_TOKENS))
     sizes = tuple(dict.fromkeys((chunk, prompt)))
