@@ -33,7 +33,7 @@ def command(
 
     Examples:
         dse explain tdp
-        dse explain tc4x256x256-vc1x512-gb16MiB-hbm2ex4-port4KiB
+        dse explain port4KiB
         dse explain results/gpt3-400W --budgets
 
     Exit codes: 3, 4
