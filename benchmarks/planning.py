@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import multiprocessing
 from collections.abc import Callable, Iterable, Sequence
@@ -15,6 +16,7 @@ from report import Report
 from tables import table
 from timing import seconds
 
+from phaze.cli.entry import OBJECTS
 from phaze.errors import PhazeError
 from phaze.explore.plans.plan_search import find_best_plan
 from phaze.explore.request.explore_request import Task
@@ -58,6 +60,7 @@ def measured(tell: Callable[[str], None], only: Sequence[str] = (), kept: Path |
 
     `kept`: file of rows that are done, which are not measured again, so that it can be run in parts.
     """
+    gc.set_threshold(OBJECTS)  # as the command does
     _planned("gpt3-small", 8)  # loads what Python loads once
     done, rows = KeptRows(kept), []
     for case, work in _cases(only, done):

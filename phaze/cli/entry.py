@@ -8,14 +8,14 @@ from typing import NoReturn
 
 _INTERRUPTED = 130
 
-_OBJECTS = 50_000
+OBJECTS = 50_000
 """New objects between two looks for cycles among them: what is loaded and what searches make is mostly kept, and looks
 took a twentieth of the time of both at Python's own 700."""
 
 
 def main() -> NoReturn:
     """Load the command line and run it; Ctrl-C while it loads leaves without a word, as shells expect."""
-    gc.set_threshold(_OBJECTS)
+    gc.set_threshold(OBJECTS)
     try:
         from phaze.cli.main import main as run
     except KeyboardInterrupt:

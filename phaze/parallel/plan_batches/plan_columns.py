@@ -13,8 +13,9 @@ from phaze.parallel.cluster import Recompute
 from phaze.parallel.parallel_plan import ParallelPlan, changed_plan
 from phaze.parallel.plan_batches import plan_outline
 from phaze.parallel.plan_batches.memory_fit import spread, with_blocks
-from phaze.parallel.plan_batches.plan_table import PlanTable, product_of
+from phaze.parallel.plan_batches.plan_table import PlanTable
 from phaze.parallel.plan_batches.ragged import Ragged
+from phaze.parallel.plan_batches.table_arrays import product_of
 from phaze.solvers.looks import Look, wanted
 from phaze.tolerances import BOUND_ROUNDING
 

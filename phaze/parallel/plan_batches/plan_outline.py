@@ -10,8 +10,9 @@ import numpy as np
 
 from phaze.arrays import Flags, Floats, Rows
 from phaze.parallel.cluster import Recompute
-from phaze.parallel.plan_batches.plan_table import PlanTable, product_of
+from phaze.parallel.plan_batches.plan_table import PlanTable
 from phaze.parallel.plan_batches.ragged import Ragged
+from phaze.parallel.plan_batches.table_arrays import product_of
 from phaze.tolerances import BOUND_ROUNDING
 
 PROBES = np.array([1e14, 1e15])  # FLOP/s of devices whose slowest stages make the bounds

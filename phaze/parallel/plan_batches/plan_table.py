@@ -6,7 +6,7 @@ layers are looked at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
@@ -24,13 +24,12 @@ from phaze.parallel.plan_batches.joined_places import JoinedPlaces
 from phaze.parallel.plan_batches.plan_list import PlanList
 from phaze.parallel.plan_batches.ragged import Ragged
 from phaze.parallel.plan_batches.shape_options import ShapeOptions
+from phaze.parallel.plan_batches.table_arrays import first_of, product_of, ranks_among_equals, widest
 from phaze.parallel.training.communication import Communication
 from phaze.parallel.training.gradient_sync import DeviceParameters, GradientSyncWork, overlap_window
 from phaze.parallel.training.memory_footprint import ChunkFootprint, GroupFootprint, ranks_of
 from phaze.parallel.training.stage_times import ZeroExchanges, ZeroTraffic, zero_traffic
 from phaze.solvers.looks import Look
-
-_AT_ONCE = 200_000  # multiplications
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class PlanTable:
     @cached_property
     def _alike(self) -> tuple[list[int], Rows]:
         """The first run of every number of stages and replicas, (Q,), and which each has, (R,)."""
-        return _first_of(self.plans.runs, lambda s: (s.pipeline_parallel, s.data_parallel))
+        return first_of(self.plans.runs, lambda s: (s.pipeline_parallel, s.data_parallel))
 
     @cached_property
     def alike(self) -> tuple[list[ParallelPlan], Rows]:
@@ -114,7 +113,7 @@ class PlanTable:
         Last, which stages and replicas it goes with, (E,).
         """
         plans = self.plans
-        first, which = _first_of(
+        first, which = first_of(
             plans.runs, lambda s: (_layout(s.schedule), s.pipeline_parallel, s.data_parallel, s.chunks)
         )
         counts = np.array([len(plans.cuts[at]) for at in first])
@@ -218,7 +217,9 @@ class PlanTable:
         Seconds that gradients, weights, and tied parameters take, and parameters that are stepped.
         """
         layouts, (rows, ends, both, q, _), v = self.options.layouts, self._sorts, len(self.choices[0])
-        place = np.arange(len(q)) - np.searchsorted(q, q) if (np.diff(q) >= 0).all() else _ranks(q)
+        place = (
+            np.arange(len(q)) - np.searchsorted(q, q) if (np.diff(q) >= 0).all() else ranks_among_equals(q)
+        )
         held = np.zeros((5, len(self.alike[0]), place.max() + 1))
         for joined in np.unique(both).tolist():
             sizes, mine = layouts.sizes(self._with_ends(joined=joined)), both == joined
@@ -457,8 +458,8 @@ class PlanTable:
                 per_level.start,
             )
             # Schedules share places: what depends on these alone is worked out once for each.
-            working = _widest(device, n.working_bytes)[at[mine]]
-            redoing = _widest(again, n.working_bytes + n.saved_bytes)[self.level[mine]]
+            working = widest(device, n.working_bytes)[at[mine]]
+            redoing = widest(again, n.working_bytes + n.saved_bytes)[self.level[mine]]
             scores = framework.score_copies * (device @ n.scores_bytes)[at[mine]]
             found[mine] = kept[mine] + np.maximum(working, redoing) + scores
         return (1 + framework.fragmentation) * found
@@ -476,41 +477,6 @@ def _telling(s: ParallelPlan, microbatches: int) -> int:
     return microbatches if all_tell else min(microbatches, 4 * s.pipeline_parallel)
 
 
-def _first_of(
-    plans: Sequence[ParallelPlan], key: Callable[[ParallelPlan], Hashable]
-) -> tuple[list[int], Rows]:
-    """The first plan with each key, by its position, and which of them each plan goes with."""
-    found: dict[Hashable, int] = {}
-    which = [found.setdefault(key(s), len(found)) for s in plans]
-    return np.unique(which, return_index=True)[1].tolist(), np.array(which)
-
-
-def _ranks(which: Rows) -> Rows:
-    """The number of every entry among those that are equal to it."""
-    order = np.argsort(which, kind="stable")
-    found = np.empty(len(which), dtype=np.intp)
-    found[order] = np.arange(len(which)) - np.searchsorted(which[order], which[order])
-    return found
-
-
-def product_of(rows: Floats, columns: Floats) -> Floats:
-    """The product of matrices (n, k) and (k, m), in parts so small that no library has threads wait for each other."""
-    found = np.empty((len(rows), columns.shape[1]))
-    step = max(1, _AT_ONCE // max(columns.size, 1))
-    for start in range(0, len(rows), step):
-        part = slice(start, start + step)
-        np.matmul(rows[part], columns, out=found[part])
-    return found
-
-
-def _widest(groups: Floats, sizes: Floats) -> Floats:
-    """The largest size of those groups that there are some of, (N,), for groups of every kind (N, K)."""
-    found = np.zeros(len(groups))
-    for k, size in enumerate(sizes.tolist()):
-        np.maximum(found, np.where(groups[:, k] > 0, size, 0.0), out=found)
-    return found
-
-
 def _device_footprint(rows: Floats, footprint: GroupFootprint, body: Floats) -> ChunkFootprint:
     """Needs of devices with so many groups of every kind, (X, K), each like one chunk; none recomputes."""
     return ChunkFootprint(
@@ -521,9 +487,9 @@ def _device_footprint(rows: Floats, footprint: GroupFootprint, body: Floats) -> 
         replicated=rows @ footprint.replicated,
         kept_bytes=rows @ footprint.saved_bytes,
         away_bytes=np.zeros(len(rows)),
-        working_bytes=_widest(rows, footprint.working_bytes),
-        largest=_widest(rows, body * footprint.parameters),
+        working_bytes=widest(rows, footprint.working_bytes),
+        largest=widest(rows, body * footprint.parameters),
         ends=rows @ ((1 - body) * footprint.parameters),
         scores_bytes=rows @ footprint.scores_bytes,
-        widest_bytes=_widest(rows, footprint.saved_bytes),
+        widest_bytes=widest(rows, footprint.saved_bytes),
     )
