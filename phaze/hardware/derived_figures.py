@@ -36,7 +36,8 @@ def multiprocessors(table: ArchitectureTable) -> Floats:
 
     Where there are more of one than of the other, each unit has more than one of it: blocks need both.
     """
-    return np.minimum(tile_holders(table), np.asarray(table["vector_cores"], dtype=np.float64))
+    both: Floats = np.minimum(tile_holders(table), table["vector_cores"])
+    return both
 
 
 def peak_clock_hz(table: ArchitectureTable) -> Floats:

@@ -168,7 +168,7 @@ def grown(
     found: dict[str, FieldValue] = {}
     for name, field in field_table().items():
         if field.grows_with and name not in given and name in values:
-            total = field.decode(scaled(name, values[name], field.counts(values), new)[()])
+            total = field.decode(float(scaled(name, values[name], field.counts(values), new)))
             if total is not None and total != values[name]:
                 found[name] = total
     return found

@@ -169,7 +169,7 @@ def _convolutions_s(works: Sequence[Work], chip: ArchitectureTable, constants: C
     seconds = _convolved_s(works, convolutions(works, chip), chip, constants, law)
     slower = np.flatnonzero(held_by_tensor_cores(works, chip))
     if len(slower):
-        some = [works[o] for o in slower]
+        some = [works[o] for o in slower.tolist()]
         matrix = _convolved_s(some, convolutions(some, chip, matrix=True), chip, constants, law)
         seconds[slower] = np.fmin(seconds[slower], matrix)
     return seconds

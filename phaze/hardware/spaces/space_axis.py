@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ class Override:
     field: str
     value: FieldValue
     where: tuple[Condition, ...]
-    made_of: Mapping[str, FieldValue] = field(default_factory=dict)
+    made_of: Mapping[str, FieldValue]
 
     def column(self, columns: Mapping[str, Cells], rows: int) -> Cells:
         """The figure or absent, one per row of the columns."""
@@ -57,7 +57,7 @@ class Override:
 
     def value_for(self, fields: Mapping[str, FieldValue]) -> FieldValue | None:
         """The figure for one architecture for whose fields it holds."""
-        return field_table()[self.field].decode(scaled(self.field, self.value, self.made_of, fields)[()])
+        return field_table()[self.field].decode(float(scaled(self.field, self.value, self.made_of, fields)))
 
     def holds_for(self, fields: Mapping[str, FieldValue | None]) -> bool:
         """Whether it holds for the fields of one architecture."""
