@@ -23,7 +23,7 @@ from phaze.arrays import Flags, Floats, Integers
 from phaze.parallel.chunk_division import Division
 from phaze.parallel.parallel_plan import NOTHING, LayerRun, ParallelPlan, changed_plan
 from phaze.parallel.plan_search.fitted_pipelines import FittedPipeline
-from phaze.parallel.plan_search.layer_recompute import LayerRecompute, LayerWays
+from phaze.parallel.plan_search.layer_recompute import LayerDevice, LayerRecompute, LayerWays
 from phaze.parallel.training.gradient_sync import GradientSyncWork
 from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.parallel.training.stage_times import ZeroExchanges, zero_traffic
@@ -63,13 +63,15 @@ class LayerSharding:
         some, division = self._sharded(plan), self.recompute.estimator.division(plan)
         names, divided, longest = [NOTHING] * len(division.groups), np.zeros(len(division.groups), bool), 0.0
         bounds_s = some.bounds_s(fit.short_bytes)
-        for device in range(len(some.own)):
+        if not all(some.has_room(device) for device in range(len(some.own))):
+            return None
+        for device in np.argsort(-bounds_s.min(axis=0), kind="stable").tolist():
             found = some.best(device, bounds_s[:, device], below_s)
             if found is None:
                 return None
             for group, name in zip(some.groups(device), found.names, strict=True):
                 names[group] = name
-            divided |= some.masks[found.count] & some.on(device)
+            divided |= some.masks[found.divided] & some.on(device)
             longest = max(longest, found.pass_s)
         if not divided.any():
             return None
@@ -115,7 +117,7 @@ class _Frees(NamedTuple):
 class _Chosen(NamedTuple):
     """How many blocks of a device are divided, what of each group runs again, and seconds of its passes."""
 
-    count: int
+    divided: int
     names: tuple[str, ...]
     pass_s: float
 
@@ -128,6 +130,7 @@ class _Sharded:
     plan: ParallelPlan
     kept: dict[Hashable, Any]
     syncs: dict[int, GradientSyncWork] = field(default_factory=dict)
+    devices: dict[int, LayerDevice] = field(default_factory=dict)
 
     @cached_property
     def estimator(self) -> Estimator:
@@ -228,10 +231,51 @@ class _Sharded:
         ).T
         total, longer = np.zeros_like(short), (np.zeros_like(again_s), again_s)
         hides = self.estimator.framework.hides_gathers
-        for compute, exchanges, more in zip(self._compute_s, self._exchanges_s, longer, strict=True):
-            computing, moving = self._devices(compute) + more, self._devices(sum(exchanges) * self.masks)
-            total += np.maximum(computing, moving) if hides else computing + moving
+        for computing, moving, waiting, more in zip(*self._least_s, longer, strict=True):
+            total += np.maximum(computing + more, waiting) if hides else computing + more + moving
         return total
+
+    @cached_property
+    def _least_s(self) -> tuple[list[Floats], list[Floats], list[Floats]]:
+        """Seconds of computation (p,), of exchanges (K, p), and of both beside each other at least (K, p), each way."""
+        found: tuple[list[Floats], list[Floats], list[Floats]] = ([], [], [])
+        for compute, (gather, reduce), turned in zip(
+            self._compute_s, self._exchanges_s, (False, True), strict=True
+        ):
+            gathers, reductions = gather * self.masks, reduce * self.masks
+            found[0].append(self._devices(compute))
+            found[1].append(self._devices(gathers + reductions))
+            chunks = self._beside_s(compute, gathers, reductions, turned=turned)
+            found[2].append(chunks[:, self.own].sum(axis=-1))
+        return found
+
+    def _beside_s(self, compute: Floats, gathers: Floats, reductions: Floats, *, turned: bool) -> Floats:
+        """Seconds of every chunk at least, (K, C): whatever runs again, and whatever hides the rest.
+
+        No group of a chunk runs before the gathers up to its own, and the reductions from its own on follow it; all
+        exchanges share the wire. Backward the last group comes first.
+        """
+        first = self.division.first_groups
+        ahead_g, behind_g = self._up_to(gathers), self._from(gathers)
+        ahead_c, behind_c = self._up_to(compute), self._from(compute)
+        latest = ahead_g + behind_c
+        if turned:
+            latest = np.maximum(behind_g + ahead_c, behind_c + self._up_to(reductions))
+        wire = np.add.reduceat(gathers + reductions, first, axis=-1)
+        return np.maximum(np.maximum.reduceat(latest * self.masks, first, axis=-1), wire)
+
+    def _up_to(self, groups: Floats) -> Floats:
+        """Sums over the groups of a chunk up to each of them, itself included, (..., G)."""
+        total = np.cumsum(groups, axis=-1)
+        starts = self.division.first_groups
+        before = (total - groups)[..., starts]
+        found: Floats = total - before[..., self.division.chunk_of_groups]
+        return found
+
+    def _from(self, groups: Floats) -> Floats:
+        """The same from each of them on."""
+        sums = np.add.reduceat(groups, self.division.first_groups, axis=-1)
+        return sums[..., self.division.chunk_of_groups] - self._up_to(groups) + groups
 
     @cached_property
     def _in_flight(self) -> Floats:
@@ -265,6 +309,18 @@ class _Sharded:
         found: list[LayerWays] = self.kept[key][1]
         return found
 
+    def has_room(self, device: int) -> bool:
+        """Whether any recompute fits beside the number of divided blocks that leaves most room."""
+        return self._choice(device, int(self.room_bytes[:, device].argmax())) is not None
+
+    def _choice(self, device: int, count: int) -> tuple[int, ...] | None:
+        """The way of every group of a device that divides so many blocks; None where none fits."""
+        if device not in self.devices:
+            own = self.own[device].tolist()
+            self.devices[device] = self.recompute.device(self.plan, self.division, own, device, 0.0)
+        room = float(self.room_bytes[count, device]) / (1 + self.estimator.framework.fragmentation)
+        return self.recompute.chosen(replace(self.devices[device], room_bytes=room))
+
     def best(self, device: int, bounds_s: Floats, below_s: float) -> _Chosen | None:
         """The number of blocks of a device and the recompute beside it that take least; None where nothing fits.
 
@@ -272,15 +328,13 @@ class _Sharded:
         """
         best, best_s = None, below_s
         blocks = sum(self.division.body[group] for group in self.groups(device))
-        one = self.recompute.device(self.plan, self.division, self.own[device].tolist(), device, 0.0)
-        lost = 1 + self.estimator.framework.fragmentation
         for count in np.argsort(bounds_s[: blocks + 1], kind="stable").tolist():
             if self.runs * bounds_s[count] >= best_s:
                 break
-            room = float(self.room_bytes[count, device]) / lost
-            choice = self.recompute.chosen(replace(one, room_bytes=room))
+            choice = self._choice(device, count)
             if choice is None:
                 continue
+            one = self.devices[device]
             again_s = [float(ways.seconds[way]) for ways, way in zip(one.ways, choice, strict=True)]
             pass_s, whole_s = self._seconds(device, count, again_s)
             if whole_s < best_s:
@@ -295,15 +349,13 @@ class _Sharded:
         compute[1] += again_s
         sides = []
         for turned, (seconds, exchanges) in enumerate(zip(compute, self._exchanges_s, strict=True)):
-            rows = ((values[mine] * mask)[None] for values in exchanges)
-            groups = Groups(seconds[None], *rows, mask, first[None])
+            gather, reduce = ((values[mine] * mask)[None] for values in exchanges)
+            groups = Groups(seconds[None], gather, reduce, mask, first[None])
             shown_s = self._moving.shown_s(groups, turned=bool(turned))
             sides.append(float(seconds.sum() + shown_s.sum()))
-        sync = self._sync(count).beside(
-            *(np.full((1, len(self.own)), side) for side in sides),
-            self.estimator.framework,
-            self.estimator.rates.optimizer_s,
-        )
+        ahead_s, behind_s = (np.full((1, len(self.own)), side) for side in sides)
+        e = self.estimator
+        sync = self._sync(count).beside(ahead_s, behind_s, e.framework, e.rates.optimizer_s)
         return sum(sides), self.runs * sum(sides) + float(sync.total_s[0, device])
 
     def _places(self, device: int) -> tuple[Integers, Integers]:

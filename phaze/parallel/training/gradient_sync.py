@@ -100,8 +100,8 @@ class DeviceParameters:
         tied = np.zeros(len(own))
         tied[[0, -1]] = sizes.tied_parameters
         columns = (every - experts - whole, experts, whole, pieces)
-        shared, expert, kept, groups = (each[own].sum(axis=1) for each in columns)
-        return cls(shared, expert, kept, groups, tied)
+        shared, expert, kept, exchanged = (each[own].sum(axis=1) for each in columns)
+        return cls(shared, expert, kept, exchanged, tied)
 
     @property
     def distinct(self) -> tuple[DeviceParameters, NDArray[np.intp]]:
@@ -158,7 +158,8 @@ class GradientSyncWork:
             gather_s,
             e.tie_s(held.tied * wire_bytes[1]),
             divided_parameters(ranks, held.shared, held.experts, held.replicated),
-            *(np.broadcast_to(some.pieces, reduce_s.shape) for some in (summed, kept)),
+            np.broadcast_to(summed.pieces, reduce_s.shape),
+            np.broadcast_to(kept.pieces, reduce_s.shape),
             np.array([[overlap_window(s, m)] for s, m in zip(each, microbatches, strict=True)]),
         )
 

@@ -54,8 +54,8 @@ class Groups:
         loops = machine(prefetch_loops).compiled("forward", self.compute_s.size // _SIDE_BY_SIDE)
         if loops := loops or (prefetch_loops.forward if len(self.compute_s) == 1 else None):
             gathered, found = self.summed(self.gather_s * ~self.repeats), np.empty(self.first.shape)
-            rows = (self.compute_s, self.gather_s, self.repeats, self.first)
-            loops(*map(_own, rows), gathered, found)
+            rows = [*map(_own, (self.compute_s, self.gather_s, self.repeats, self.first)), gathered, found]
+            loops(*rows)
             return found
         return self._plain_forward_s()
 
@@ -76,7 +76,7 @@ class Groups:
         if loops := loops or (prefetch_loops.backward if len(self.compute_s) == 1 else None):
             found = np.empty(self.first.shape)
             rows = (self.compute_s, self.gather_s, self.reduce_s, self.repeats, self.first)
-            loops(*map(_own, rows), found)
+            loops(*[*map(_own, rows), found])
             return found + self.summed(self.reduce_s * ~self.repeats)
         return self._plain_backward_s()
 
