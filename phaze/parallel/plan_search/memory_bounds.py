@@ -203,7 +203,8 @@ class _Devices:
         found_s = self.each // copies * work_s + self.before_s
         waits = np.array([plan.schedule is Schedule.ONE_F_ONE_B for plan in self.plans])[self.owner]
         turning = turning_s(self.behind_s, self.ahead, work_s, self.forward_s, turned_s, self.each)
-        return np.where(waits, np.maximum(found_s, turning), found_s)
+        found: Floats = np.where(waits, np.maximum(found_s, turning), found_s)
+        return found
 
 
 def _of_chunks(groups: _Groups, division: Division) -> Floats:
