@@ -16,6 +16,8 @@ from phaze.parallel.serving.layer_grid import LayerGrid
 from phaze.parallel.serving.model_replica import Chunk, Replica
 from phaze.workload.operators.kv_cache import CacheFormat
 from phaze.workload.operators.low_precision import Recipe
+from phaze.workload.workload import Mode
+from phaze.workload.workload_loader import LoadOptions, load_workload
 
 
 def replica(model, width, traffic, batch):
@@ -70,3 +72,12 @@ def test_405b_on_eight_h100_takes_8_bits():
         best_of(space("llama3-405b", devices=8, batch=64, disaggregate=False))
     plan = best_of(space("llama3-405b", devices=8, batch=64, disaggregate=False, recipe=Recipe.FP8))
     assert plan.devices == 8
+
+
+def test_a_token_of_bloom_keeps_as_many_bytes_as_dejavu_counts():
+    """DejaVu (arXiv 2403.01876) moves 0.004014 GB a token from prompt to token machines: 4 x layers x hidden."""
+    workload = load_workload("bloom-176b", LoadOptions(Mode.PREFILL))
+    chain = workload.chain(1, 1)
+    kept = sum(chain.layers[i].cache_bytes for i in chain.index) / workload.sequence_length
+    assert kept == 4 * 70 * 14336
+    assert kept / 1e9 == pytest.approx(0.004014, abs=5e-7)
