@@ -54,9 +54,10 @@ def boost_clock_hz(table: ArchitectureTable) -> Floats:
     """
     clock = np.asarray(table["clock_hz"], dtype=np.float64)
     peak = peak_clock_hz(table)
-    boost = np.maximum(given_or(table, "boost_clock_hz", peak), peak)
+    boost: Floats = np.maximum(given_or(table, "boost_clock_hz", peak), peak)
     share = np.minimum(clock / given_or(table, "boost_reference_clock_hz", clock), 1.0)
-    return np.maximum(boost * share, clock)
+    held: Floats = np.maximum(boost * share, clock)
+    return held
 
 
 def under_load(table: ArchitectureTable) -> ArchitectureTable:
