@@ -26,9 +26,6 @@ from phaze.parallel.training.plan_layouts import PlanLayouts
 from phaze.parallel.training.stage_times import ChunkPasses, GroupPasses
 from phaze.tolerances import BOUND_ROUNDING
 
-_WORTH = 500
-"""Plans whose bounds take as long as schedules of the layers that they have in common."""
-
 
 @dataclass(frozen=True, slots=True)
 class OpenPlan:
@@ -385,8 +382,7 @@ def screened_plans(estimator: Estimator, space: PlanSpace) -> ScreenedPlans:
     for shape in shapes:
         estimator.division(shape)  # which looks at the clock
     every = estimator.layouts.once(("pipelines", space), lambda: _pipelines(estimator.layouts, space, shapes))
-    plans = sum(len(some.cuts) * len(some.row) for some in every)
-    rough = estimator.bounds_layers and plans <= _WORTH * len(shapes)
+    rough = estimator.bounds_layers
     layers: dict[int, _Layers] = {}
     blocks = (
         _Screened.of(some, layers.setdefault(id(some.alike), _Layers(some.alike, estimator, rough)))
