@@ -410,7 +410,8 @@ class ServiceSearch:
             bounds = ServiceBounds(self.request.plans, self._tight(rows, grids), self._room(rows))
             ways = self._way_hopes(bounds, rows, wanted)
         except LimitsOver:
-            return hopes.max(axis=0)
+            before: Floats = hopes.max(axis=0)
+            return before
         best: Floats = ways.max(axis=0)
         order = np.argsort(-best, kind="stable")
         for start in range(0, len(order), _EXACT):

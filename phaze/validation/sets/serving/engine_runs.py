@@ -143,7 +143,8 @@ def throughputs(columns: Columns) -> Judged:
     outputs = np.array([float(row.run.traffic.output_tokens) for row in kept])
 
     def served(first_s: Floats, token_s: Floats) -> Floats:
-        return clients * outputs / (first_s + (outputs - 1) * token_s)
+        found: Floats = clients * outputs / (first_s + (outputs - 1) * token_s)
+        return found
 
     measured = served(np.array([r.first_s for r in kept]), np.array([r.token_s for r in kept]))
     times = {rung: served_times(kept, rung) for rung in (Fidelity.ANALYTIC, Fidelity.CALIBRATED)}

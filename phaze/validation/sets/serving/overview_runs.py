@@ -118,5 +118,5 @@ def _most_tokens_per_s(run: EngineRun, stages: int, rung: Fidelity) -> float:
     cycle = Cycle(replica, grid.traffic, batches, chunks, mixed=True, most_prompts=grid.prompts)
     room = float(hbm_capacity_bytes(grid.chip.table)[0]) * ServingOptions().memory_share
     fits = held(cycle, room)
-    served = np.where(fits.keeps_up, fits.requests_per_s, 0.0)
-    return float(served.max()) * run.traffic.output_tokens
+    rates = np.where(fits.keeps_up, fits.requests_per_s, 0.0)
+    return float(rates.max()) * run.traffic.output_tokens
