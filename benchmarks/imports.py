@@ -192,7 +192,7 @@ def torch_flops(example: Any, training: bool) -> int:
     from phaze.workload.torch_export.recording_places import as_if_on_cpu
 
     shared = unbatched(example.keywords)
-    full = full_masks(torch, {**dict(enumerate(example.inputs)), **example.keywords})
+    full = full_masks(torch, [*enumerate(example.inputs), *example.keywords.items()])
 
     def wide(value: Any, place: str, narrow: bool, batch: int = BATCH) -> Any:
         if isinstance(value, dict):

@@ -69,7 +69,9 @@ def build(
 
 def _recorded(module: Module, inputs: dict[str, object], name: str) -> ExportedModel:
     """The model recorded; where it takes no masks for granted, with them."""
-    rows = {name: value.shape[0] for name, value in inputs.items() if hasattr(value, "shape")}
+    rows: dict[int | str, int] = {
+        name: value.shape[0] for name, value in inputs.items() if hasattr(value, "shape")
+    }
     # tokens that are special (global attention) are marked by masks that nobody gives
     told = Told(branch=False, rows=rows)
     try:

@@ -2,7 +2,8 @@
 
 Branches and composite operators are resolved while the shapes become known.
 
-An If whose condition is computed from constants and shapes is its branch. An operator without a converter
+An If whose condition is computed from constants and shapes is its branch, a Loop of a constant count all its rounds. An
+operator without a converter
 is what its own definition in the ONNX standard makes of it, where that is a function.
 """
 
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from onnx import FunctionProto, NodeProto, defs, helper
+from onnx import FunctionProto, NodeProto, defs
 
 from phaze.errors import MALFORMED, InputError
 from phaze.workload.onnx.input_dimensions import InputSizes, input_sizes
@@ -22,6 +23,8 @@ from phaze.workload.onnx.onnx_lowering import Lowering
 from phaze.workload.onnx.onnx_nodes import (
     Constants,
     Inliner,
+    bodies_of,
+    constant_node,
     function_body,
     is_shape_query,
     names_read,
@@ -39,16 +42,20 @@ from phaze.workload.onnx.onnx_operators import (
 )
 from phaze.workload.onnx.shape_data import Array
 from phaze.workload.onnx.shape_inference import Extent, Propagation, infer_extents
+from phaze.workload.onnx.unrolled_loops import always_goes_on, rounds
 from phaze.workload.operators.operator_graph import GraphBuilder, OperatorGraph, OpKind
 from phaze.workload.patterns.recognition import recognised
 from phaze.workload.sharding.found_roles import divisible_heads
 from phaze.workload.workload import Attention
 
+MOST_REPEATED = 20_000
+"""Operators of loops where a file is given up: a step of a thousand tokens has ten or twenty."""
+
 
 def is_expandable(node: NodeProto, opset: int) -> bool:
-    """Whether a node can be resolved, given a constant condition if it is an If."""
+    """Whether a node can be resolved, given a constant condition if it is an If, a constant count if it is a Loop."""
     name = operator_type(node)
-    if name == "If":
+    if name in {"If", "Loop"}:
         return True
     if name in CONVERTERS or "." in name:
         return False
@@ -74,6 +81,8 @@ class _Expansion:
         self._constants = Constants(dict(graph.constants), dict(graph.data))
         self._live = {value.name for value in graph.inputs}
         self._read = set(graph.read)
+        self._repeated = 0  # nodes that loops have made
+        self._sized = set[str]()  # what is computed from shapes, which the batch may change
         self._graph = replace(
             graph,
             constants=self._constants.types,
@@ -113,6 +122,8 @@ class _Expansion:
             raise InputError(f"{self._graph.path}: unsupported operators: {unsupported(node)}")
         if not is_shape_query(node) and not self._live.isdisjoint(names_read(node)):
             self._live.update(filter(None, node.output))
+        if is_shape_query(node) or not self._sized.isdisjoint(node.input):
+            self._sized.update(node.output)
         self._walk.visit(node)
 
     def _taken_in(self, body: Iterable[NodeProto]) -> list[NodeProto]:
@@ -129,6 +140,8 @@ class _Expansion:
             return None
         if node.op_type == "If":
             return self._branch(node)
+        if node.op_type == "Loop":
+            return self._rounds(node)
         return None if self._live.isdisjoint(node.input) else self._definition(node)
 
     def _branch(self, node: NodeProto) -> list[NodeProto]:
@@ -141,13 +154,30 @@ class _Expansion:
                 "whose condition depends on the input"
             )
         body = bodies["then_branch" if condition.item() else "else_branch"]
-        constants = [
-            NodeProto(
-                op_type="Constant", output=[tensor.name], attribute=[helper.make_attribute("value", tensor)]
-            )
-            for tensor in stored_tensors(body)
-        ]
+        constants = [constant_node(tensor) for tensor in stored_tensors(body)]
         return put_in_place(node, [*constants, *body.node], [o.name for o in body.output], {}, {})
+
+    def _rounds(self, node: NodeProto) -> list[NodeProto]:
+        """What a loop repeats, as often as its count says."""
+        count, goes_on = (self._walk.value(name) if name else None for name in [*node.input, "", ""][:2])
+        body = next(bodies_of(node), None)
+        refused = f"{self._graph.path}: unsupported operators: control flow {node_label(node)}, "
+        if body is None or len(body.input) != len(node.input) or len(body.output) < len(node.input) - 1:
+            raise InputError(f"{refused}whose body does not fit it")
+        if count is None or count.size != 1 or node.input[0] in self._sized:
+            raise InputError(f"{refused}whose count is not a constant")
+        given = not node.input[1] or (
+            goes_on is not None and goes_on.size == 1 and node.input[1] not in self._sized
+        )
+        if not given or not always_goes_on(body):
+            raise InputError(f"{refused}whose end depends on what it computes")
+        times = max(0, int(count.item())) if goes_on is None or goes_on.item() else 0
+        if not times and len(body.output) > len(node.input) - 1:
+            raise InputError(f"{refused}which stacks no rounds")
+        self._repeated += times * len(body.node)
+        if self._repeated > MOST_REPEATED:
+            raise InputError(f"{self._graph.path}: loops make more than {MOST_REPEATED} operators")
+        return list(rounds(node, body, times, self._graph.opset.get("", 1)))
 
     def _definition(self, node: NodeProto) -> list[NodeProto]:
         """The function that the standard defines an operator as, at the operands' types."""

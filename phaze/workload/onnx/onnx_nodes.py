@@ -56,6 +56,12 @@ def stored_tensors(graph: GraphProto) -> list[TensorProto]:
     return [*graph.initializer, *(without_content(sparse) for sparse in graph.sparse_initializer)]
 
 
+def constant_node(tensor: TensorProto) -> NodeProto:
+    """A stored tensor as the node that makes it."""
+    value = helper.make_attribute("value", tensor)
+    return NodeProto(op_type="Constant", output=[tensor.name], attribute=[value])
+
+
 def without_content(sparse: SparseTensorProto) -> TensorProto:
     """A sparse tensor as the dense one it stands for."""
     return TensorProto(

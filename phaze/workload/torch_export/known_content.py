@@ -7,7 +7,7 @@ tensors are worked out beside the recording, on the CPU, and answer for those th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -187,11 +187,11 @@ class KnownContent:
             yield
 
 
-def full_masks(torch: ModuleType, arguments: Mapping[int | str, object]) -> Set[int | str]:
+def full_masks(torch: ModuleType, arguments: Iterable[tuple[int | str, object]]) -> Set[int | str]:
     """Arguments, by position or name, that are masks (truth values, or called so) with content that is all ones."""
     return frozenset(
         key
-        for key, value in arguments.items()
+        for key, value in arguments
         if isinstance(value, torch.Tensor)
         and value.device.type != "meta"
         and (value.dtype == torch.bool or ("mask" in str(key) and not value.is_floating_point()))

@@ -138,18 +138,19 @@ def _checks_hold(torch: ModuleType) -> Iterator[None]:
 
     torch's own, of sizes, are made.
     """
-    before = torch._check_with
+    checks: Any = torch
+    before = checks._check_with
 
     def check(error_type: type[Exception], condition: Value, message: Value = None) -> None:
         if condition is False and f"{os.sep}torch{os.sep}" not in _caller(torch.__file__):
             return
         before(error_type, condition, message)
 
-    torch._check_with = check
+    checks._check_with = check
     try:
         yield
     finally:
-        torch._check_with = before
+        checks._check_with = before
 
 
 def _checking(torch: ModuleType) -> bool:

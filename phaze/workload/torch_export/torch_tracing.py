@@ -351,7 +351,7 @@ def record(
             programs = recorded()
         except _ContentError as error:
             try:
-                full = full_masks(torch, {**dict(enumerate(given)), **keywords})
+                full = full_masks(torch, [*enumerate(given), *keywords.items()])
                 with deciding(torch, decisions, module, full):
                     programs = recorded()
             except InputError:

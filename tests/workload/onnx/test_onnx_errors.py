@@ -74,7 +74,7 @@ def test_unsupported_operators_are_listed_all_at_once_with_counts(tmp_path):
     nodes = [
         node("NonZero", ["x"], ["a"]),
         node("NonZero", ["a"], ["b"]),
-        node("Loop", ["", "b"], ["c"], name="again", body=body),
+        node("Scan", ["b"], ["c"], name="again", body=body, num_scan_inputs=1),
         node("Unknown", ["c"], ["d"], domain="com.microsoft"),
         node("Block", ["d"], ["e"], domain="com.example"),
         node("DeformConv", ["e", "e", "e"], ["y"]),
@@ -86,7 +86,7 @@ def test_unsupported_operators_are_listed_all_at_once_with_counts(tmp_path):
     refused(
         path,
         r"unsupported operators: DeformConv \(1\), NonZero \(3\), com\.microsoft\.Unknown \(1\), "
-        r"control flow Loop node 'again' \(1\)$",
+        r"control flow Scan node 'again' \(1\)$",
     )
 
 
