@@ -262,6 +262,7 @@ def from_torch(
     The first dimension of every tensor among them is the batch (of any size), or the one that `batch_axes` says
     of an argument, by its position or keyword; None: all samples share it, as a table of positions. `branch`: the one
     that `torch.cond` takes, wherever it stands, and every `if` on the content of a tensor.
+    A mask among them that is all ones, and not on the meta device, is full for every sample.
     Of a graph module with shapes in its metadata (`ShapeProp`) they may be left out. Build the module under
     `torch.device("meta")` and no weight is ever allocated; nothing is computed in either case.
     `sequence_length` (tokens of one sample) is only noted. The module is recorded as in training or as in
