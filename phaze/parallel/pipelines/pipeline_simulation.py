@@ -59,7 +59,7 @@ class Precedence:
         """The queue and `waves` however few devices there are: many plans fill waves that one does not."""
         if len(self.waves):
             return self.queue, self.waves
-        queue, starts = waves(self.first.astype(np.int64), self.source)
+        queue, starts = waves(self.first.astype(np.int64), self.source.astype(np.int64))
         return queue.astype(np.int32), starts.astype(np.int32)
 
 
@@ -255,9 +255,9 @@ def _wave_ends(work: Precedence, seconds: Floats, way_s: Floats, blocking: bool)
     """Ends (U + 1, N) of steps that take so long, (U, N), behind transfers from their sources, (U, 2, N)."""
     sent_s = np.zeros((len(seconds) + 1, seconds.shape[1]))
     if blocking:
-        source = work.source.ravel()
-        for plan, each in enumerate(way_s.reshape(len(source), -1).T):
-            sent_s[:, plan] = np.bincount(source, each, len(sent_s))
+        senders = work.source.ravel()
+        for plan, each in enumerate(way_s.reshape(len(senders), -1).T):
+            sent_s[:, plan] = np.bincount(senders, each, len(sent_s))
     source, way = (work.source[:, 0], work.source[:, 1]), (way_s[:, 0], way_s[:, 1])
     return run_waves(*work.in_waves, work.before, source, seconds, way, sent_s, blocking)
 

@@ -52,5 +52,5 @@ class PlanList:
         """Some of them."""
         used, run = np.unique(self.run[rows], return_inverse=True)
         some = used.tolist()
-        runs, cuts = (tuple(each[at] for at in some) for each in (self.runs, self.cuts))
+        runs, cuts = tuple(self.runs[at] for at in some), tuple(self.cuts[at] for at in some)
         return PlanList(runs, cuts, run.ravel(), self.cut[rows])
