@@ -307,6 +307,8 @@ TABLES: Mapping[str, Schema] = MappingProxyType(
         ),
         "serving_tensorrt_llm_overview": _schema(
             "model device format",
+            "",
+            "",
             **dict.fromkeys(("isl", "osl"), SIZE),
             **dict.fromkeys(("tp", "pp"), DEVICES),
             output_tokens_per_s=RATE,
