@@ -41,6 +41,10 @@ class RecomputeChoice(StrEnum):
     ALL = "all-blocks"
 
 
+UNLESS_ASKED = tuple(choice for choice in RecomputeChoice if choice is not RecomputeChoice.LAYERS)
+"""Recompute where a space does not say which: all but layer by layer, which searches over chips do not have."""
+
+
 class Cut(StrEnum):
     """Cut of a pipeline: the numbers of blocks of its parts."""
 
@@ -78,7 +82,7 @@ class Choices(BaseModel):
         tuple[RecomputeChoice, ...] | None,
         Field(
             description="none, selective (attention), some-blocks (as few as memory asks for), layers (single layers "
-            "of blocks, too) or all-blocks",
+            "of blocks, too; only where asked for) or all-blocks",
             min_length=1,
         ),
     ] = None

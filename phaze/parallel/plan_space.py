@@ -14,7 +14,7 @@ from phaze.parallel.cluster import Cluster, Recompute
 from phaze.parallel.framework import Framework
 from phaze.parallel.parallel_plan import Offload, ParallelPlan, RankOrder, Zero, changed_plan
 from phaze.parallel.pipelines.pipeline_schedule import TRAINING, Schedule, refusal
-from phaze.parallel.plan_choices import Cut, Dimension, Plans, RecomputeChoice
+from phaze.parallel.plan_choices import UNLESS_ASKED, Cut, Dimension, Plans, RecomputeChoice
 from phaze.workload.parallel_degrees import Shardable, Sharding
 from phaze.workload.workload import Mode, Workload
 
@@ -204,7 +204,7 @@ def plan_space(workload: Workload, cluster: Cluster, framework: Framework, plans
         grains=_grains(workload, some),
         branches=some.branches,
         **_degrees(workload, cluster, some),
-        **_recomputes(workload, framework, some.recompute or tuple(RecomputeChoice)),
+        **_recomputes(workload, framework, some.recompute or UNLESS_ASKED),
     )
     return space if workload.mode is Mode.TRAINING else forward_only(space, workload.mode)
 
