@@ -113,7 +113,13 @@ def test_a_point_like_the_base_chip_is_that_chip():
     assert point.fields == chip.fields
     assert tdp_w(space.table())[1] == tdp_w(to_table([chip]))[0]
     assert space.completed({"hbm_stacks": 4}) == dict(chip.fields)
-    assert [space.architecture(row).fields.get("hbm_bandwidth_bytes_per_s") for row in (0, 2)] == [None, None]
+    each = (
+        chip.fields["hbm_bandwidth_bytes_per_s"] / chip.fields["hbm_stacks"]
+    )  # bandwidth grows with its stacks
+    others = [space.architecture(row).fields for row in (0, 2)]
+    assert [one["hbm_bandwidth_bytes_per_s"] for one in others] == [
+        each * one["hbm_stacks"] for one in others
+    ]
 
 
 def test_the_columns_of_a_table_do_not_follow_the_order_of_its_rows():
