@@ -9,7 +9,7 @@ from phaze.hardware.architecture import to_table
 from phaze.hardware.cluster_network import load_network
 from phaze.parallel.cluster import Cluster
 from phaze.parallel.training.iteration_estimate import Estimator
-from phaze.parallel.training.recomputation import with_adapters_only
+from phaze.parallel.training.memory.recomputation import with_adapters_only
 from phaze.validation.measured.measurement_columns import Columns
 from phaze.validation.sets.training import mlperf_rounds
 from phaze.workload.operators.low_precision import Recipe

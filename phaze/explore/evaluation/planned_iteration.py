@@ -32,7 +32,8 @@ from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.parallel.pipelines.stage_graph import StageGraph
 from phaze.parallel.recount.plan_checker import PlanError, check_plan
 from phaze.parallel.training.iteration import Iteration
-from phaze.parallel.training.iteration_estimate import Estimator, KindTime, kind_times
+from phaze.parallel.training.iteration_estimate import Estimator
+from phaze.parallel.training.kind_times import KindTime, kind_times
 from phaze.parallel.training.plan_layouts import PlanLayouts
 from phaze.parallel.training.stage_edges import StageEdges
 from phaze.scheduling.effort import KNOWN

@@ -20,7 +20,7 @@ from phaze.explore.documents.explanation_document import LayerBottleneck
 from phaze.explore.evaluation.evaluator import FoundPlan
 from phaze.explore.evaluation.planned_iteration import estimator_of
 from phaze.explore.explaining.explained_winner import ExplainedWinner
-from phaze.parallel.training.memory_footprint import recomputed_groups
+from phaze.parallel.training.memory.memory_footprint import recomputed_groups
 from phaze.scheduling.passes import SolveLimits, TimedPass, schedule_problem
 from phaze.solvers.scheduling import ScheduleResult, schedule
 from phaze.tolerances import SAME

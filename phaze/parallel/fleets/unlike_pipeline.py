@@ -18,9 +18,10 @@ from phaze.parallel.parallel_plan import ParallelPlan
 from phaze.parallel.pipelines.chunk_times import Chunks
 from phaze.parallel.pipelines.pipeline_simulation import pipeline_s, simulate
 from phaze.parallel.pipelines.pipeline_timeline import Timeline
-from phaze.parallel.training.gradient_sync import GradientSyncs
+from phaze.parallel.training.device_breakdown import breakdown, busiest
+from phaze.parallel.training.exchanges.gradient_sync import GradientSyncs
 from phaze.parallel.training.iteration import Iteration, MemoryBreakdown
-from phaze.parallel.training.iteration_estimate import Estimator, breakdown, busiest
+from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.parallel.training.mixed_estimate import picked
 from phaze.parallel.training.stage_times import StageTimes, boundary_bytes
 

@@ -16,9 +16,10 @@ from phaze.parallel.pipelines.pipeline_bounds import pipeline_bound_s
 from phaze.parallel.pipelines.pipeline_schedule import Schedule, chunks_of
 from phaze.parallel.pipelines.pipeline_simulation import pipelines_s
 from phaze.parallel.plan_batches.shape_options import ShapeOptions
-from phaze.parallel.training.communication import Communication
-from phaze.parallel.training.gradient_sync import GradientSyncs, GradientSyncWork
-from phaze.parallel.training.memory_footprint import recomputed_groups
+from phaze.parallel.training.exchanges.communication import Communication
+from phaze.parallel.training.exchanges.gradient_sync import GradientSyncs, GradientSyncWork
+from phaze.parallel.training.exchanges.weight_prefetch import Groups
+from phaze.parallel.training.memory.memory_footprint import recomputed_groups
 from phaze.parallel.training.stage_times import (
     ChunkPasses,
     ZeroExchanges,
@@ -26,7 +27,6 @@ from phaze.parallel.training.stage_times import (
     boundary_bytes,
     zero_traffic,
 )
-from phaze.parallel.training.weight_prefetch import Groups
 from phaze.solvers.looks import Look, wanted
 from phaze.tolerances import BOUND_ROUNDING
 

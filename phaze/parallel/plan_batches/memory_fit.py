@@ -13,7 +13,7 @@ from phaze.parallel.chunk_division import Division
 from phaze.parallel.cluster import Recompute
 from phaze.parallel.parallel_plan import ParallelPlan, Zero, changed_plan
 from phaze.parallel.pipelines.pipeline_schedule import chunks_of
-from phaze.parallel.training.memory_footprint import (
+from phaze.parallel.training.memory.memory_footprint import (
     ChunkFootprint,
     GroupFootprint,
     ranks_of,

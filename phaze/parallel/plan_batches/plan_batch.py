@@ -17,10 +17,11 @@ from phaze.parallel.pipelines.in_flight import in_flight_peak
 from phaze.parallel.pipelines.pipeline_bounds import pipeline_bound_s
 from phaze.parallel.pipelines.pipeline_schedule import Schedule, chunks_of
 from phaze.parallel.pipelines.pipeline_simulation import pipelines_s
-from phaze.parallel.training.communication import Communication
-from phaze.parallel.training.gradient_sync import DeviceParameters
+from phaze.parallel.training.exchanges.communication import Communication
+from phaze.parallel.training.exchanges.gradient_sync import DeviceParameters
+from phaze.parallel.training.exchanges.weight_prefetch import Groups
 from phaze.parallel.training.iteration_estimate import Estimator
-from phaze.parallel.training.memory_footprint import ChunkFootprint, recomputed_groups
+from phaze.parallel.training.memory.memory_footprint import ChunkFootprint, recomputed_groups
 from phaze.parallel.training.stage_times import (
     ChunkPasses,
     GroupPasses,
@@ -29,7 +30,6 @@ from phaze.parallel.training.stage_times import (
     boundary_bytes,
     zero_traffic,
 )
-from phaze.parallel.training.weight_prefetch import Groups
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ from phaze.parallel.plan_batches.plan_list import PlanList
 from phaze.parallel.plan_batches.ragged import Ragged
 from phaze.parallel.plan_batches.shape_options import ShapeOptions
 from phaze.parallel.plan_batches.table_arrays import first_of, product_of, ranks_among_equals, widest
-from phaze.parallel.training.communication import Communication
-from phaze.parallel.training.gradient_sync import DeviceParameters, GradientSyncWork, overlap_window
-from phaze.parallel.training.memory_footprint import ChunkFootprint, GroupFootprint, ranks_of
+from phaze.parallel.training.exchanges.communication import Communication
+from phaze.parallel.training.exchanges.gradient_sync import DeviceParameters, GradientSyncWork, overlap_window
+from phaze.parallel.training.memory.memory_footprint import ChunkFootprint, GroupFootprint, ranks_of
 from phaze.parallel.training.stage_times import ZeroExchanges, ZeroTraffic, zero_traffic
 from phaze.solvers.looks import Look
 

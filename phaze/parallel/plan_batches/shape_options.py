@@ -16,7 +16,7 @@ from phaze.parallel.parallel_plan import ParallelPlan, changed_plan
 from phaze.parallel.plan_batches.plan_list import Cuts, PlanList
 from phaze.parallel.plan_batches.stage_cuts import block_flops, cuts_of
 from phaze.parallel.plan_space import PlanSpace
-from phaze.parallel.training.memory_footprint import recomputed_groups
+from phaze.parallel.training.memory.memory_footprint import recomputed_groups
 from phaze.parallel.training.plan_layouts import PlanLayouts
 from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.work import LayerChain

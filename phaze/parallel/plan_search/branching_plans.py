@@ -21,7 +21,7 @@ from phaze.parallel.plan_search.branch_cuts import branch_cuts
 from phaze.parallel.plan_search.plan_lower_bounds import rest_key, rest_s
 from phaze.parallel.plan_space import PlanSpace
 from phaze.parallel.training.iteration_estimate import Estimator
-from phaze.parallel.training.memory_footprint import recomputed_groups
+from phaze.parallel.training.memory.memory_footprint import recomputed_groups
 from phaze.parallel.training.stage_times import GroupPasses
 from phaze.tolerances import BOUND_ROUNDING
 

@@ -23,7 +23,7 @@ from phaze.parallel.plan_batches.memory_fit import (
 from phaze.parallel.plan_search.plan_lower_bounds import busy_bound_s
 from phaze.parallel.plan_space import PlanSpace
 from phaze.parallel.training.iteration_estimate import Estimator
-from phaze.parallel.training.memory_footprint import recomputed_groups
+from phaze.parallel.training.memory.memory_footprint import recomputed_groups
 from phaze.parallel.training.stage_times import GroupPasses
 
 _AT_ONCE = 256

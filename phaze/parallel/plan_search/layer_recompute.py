@@ -24,8 +24,8 @@ from phaze.parallel.plan_search.fitted_pipelines import FittedPipeline
 from phaze.parallel.plan_search.plan_lower_bounds import busy_bound_s
 from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.parallel.training.layer_costs import LayerCosts, LayerPassCosts
-from phaze.parallel.training.memory_footprint import ChunkFootprint
-from phaze.parallel.training.recomputed_layers import Unit, group_bytes, units_of, ways_again
+from phaze.parallel.training.memory.memory_footprint import ChunkFootprint
+from phaze.parallel.training.memory.recomputed_layers import Unit, group_bytes, units_of, ways_again
 from phaze.parallel.training.stage_times import ChunkPasses, GroupPasses
 from phaze.solvers.layerwise import (
     ChoiceStatus,

@@ -24,10 +24,10 @@ from phaze.parallel.chunk_division import Division
 from phaze.parallel.parallel_plan import NOTHING, LayerRun, ParallelPlan, changed_plan
 from phaze.parallel.plan_search.fitted_pipelines import FittedPipeline
 from phaze.parallel.plan_search.layer_recompute import LayerDevice, LayerRecompute, LayerWays
-from phaze.parallel.training.gradient_sync import GradientSyncWork
+from phaze.parallel.training.exchanges.gradient_sync import GradientSyncWork
+from phaze.parallel.training.exchanges.weight_prefetch import Groups
 from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.parallel.training.stage_times import ZeroExchanges, zero_traffic
-from phaze.parallel.training.weight_prefetch import Groups
 from phaze.solvers.layerwise import LayerKind, least_seconds
 from phaze.tolerances import BOUND_ROUNDING
 

@@ -19,7 +19,7 @@ from phaze.parallel.plan_search.plan_lower_bounds import turning_s
 from phaze.parallel.plan_search.screened_plans import OpenPlan
 from phaze.parallel.plan_space import PlanSpace
 from phaze.parallel.training.iteration_estimate import Estimator
-from phaze.parallel.training.memory_footprint import ChunkFootprint, ranks_of
+from phaze.parallel.training.memory.memory_footprint import ChunkFootprint, ranks_of
 from phaze.tolerances import BOUND_ROUNDING
 
 _AT_ONCE = 512

@@ -17,7 +17,7 @@ from phaze.parallel.plan_batches.plan_outline import PlanTier, plan_lower_bounds
 from phaze.parallel.plan_batches.plan_table import PlanTable
 from phaze.parallel.plan_batches.shape_options import Depth, ShapeOptions
 from phaze.parallel.plan_search.mixed_pipelines import FEW, Architectures, MixedPipeline, mixed_pipelines
-from phaze.parallel.training.memory_footprint import ChunkFootprint, ranks_of
+from phaze.parallel.training.memory.memory_footprint import ChunkFootprint, ranks_of
 from phaze.scheduling.passes import NEVER_S
 from phaze.solvers.placement.mixed import Goal, MixedChain, line_bounds, place_mixed
 from phaze.solvers.placement.mixed import Line as MixedLine

@@ -12,7 +12,7 @@ from phaze.arrays import Floats, Integers
 from phaze.parallel.framework import Framework
 from phaze.parallel.parallel_plan import ParallelPlan
 from phaze.parallel.pipelines.pipeline_schedule import Schedule, chunks_of
-from phaze.parallel.training.gradient_sync import DeviceParameters, overlap_window
+from phaze.parallel.training.exchanges.gradient_sync import DeviceParameters, overlap_window
 from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.parallel.training.stage_times import ChunkPasses, ZeroExchanges, zero_traffic
 

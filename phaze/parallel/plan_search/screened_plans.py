@@ -21,7 +21,7 @@ from phaze.parallel.plan_batches.stage_cuts import block_flops, cuts_of
 from phaze.parallel.plan_search.plan_lower_bounds import busy_bound_s, least_rounds
 from phaze.parallel.plan_space import PlanSpace
 from phaze.parallel.training.iteration_estimate import Estimator
-from phaze.parallel.training.memory_footprint import recomputed_groups
+from phaze.parallel.training.memory.memory_footprint import recomputed_groups
 from phaze.parallel.training.plan_layouts import PlanLayouts
 from phaze.parallel.training.stage_times import ChunkPasses, GroupPasses
 from phaze.tolerances import BOUND_ROUNDING

@@ -19,7 +19,8 @@ from phaze.parallel.pipelines.stage_graph import StageGraph
 from phaze.parallel.recount.recounted_times import MixedRecount, Recount
 from phaze.parallel.recount.timeline_checker import TimelineError, check_timeline
 from phaze.parallel.training.iteration import Iteration, MemoryBreakdown, TimeBreakdown
-from phaze.parallel.training.iteration_estimate import Estimator, KindTime
+from phaze.parallel.training.iteration_estimate import Estimator
+from phaze.parallel.training.kind_times import KindTime
 from phaze.parallel.training.mixed_estimate import MixedEstimator
 from phaze.tolerances import SAME
 from phaze.workload.parallel_degrees import Parallel

@@ -14,8 +14,8 @@ from phaze.parallel.chunk_division import Division
 from phaze.parallel.pipelines.action_order import ActionKind
 from phaze.parallel.timeline.replayed_plan import ReplayedPlan
 from phaze.parallel.training.layer_costs import LayerCosts, LayerPassCosts
+from phaze.parallel.training.memory.recomputed_layers import Unit, recomputed_units
 from phaze.parallel.training.mixed_estimate import MixedEstimator
-from phaze.parallel.training.recomputed_layers import Unit, recomputed_units
 from phaze.parallel.training.stage_times import StageTimes
 from phaze.workload.parallel_degrees import Parallel
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from math import inf
 from typing import Any, TypeVar
 
@@ -28,19 +27,19 @@ from phaze.parallel.pipelines.chunk_times import Chunks
 from phaze.parallel.pipelines.pipeline_schedule import chunks_of
 from phaze.parallel.pipelines.pipeline_simulation import pipeline_s, simulate
 from phaze.parallel.pipelines.pipeline_timeline import Timeline
-from phaze.parallel.training.communication import Communication
-from phaze.parallel.training.gradient_sync import (
+from phaze.parallel.training.device_breakdown import breakdown, busiest, runs_of_a_chunk
+from phaze.parallel.training.exchanges.communication import Communication
+from phaze.parallel.training.exchanges.gradient_sync import (
     DeviceParameters,
-    GradientSync,
     GradientSyncRates,
     GradientSyncs,
     GradientSyncWork,
 )
-from phaze.parallel.training.host_offload import Host, OffloadTraffic, SwappedChunks
-from phaze.parallel.training.iteration import Iteration, MemoryBreakdown, TimeBreakdown
+from phaze.parallel.training.iteration import Iteration, MemoryBreakdown
 from phaze.parallel.training.iteration_energy import ChainEnergy, Drivers
 from phaze.parallel.training.layer_costs import CoreTimes, LayerCosts, cost_ahead, layer_costs
-from phaze.parallel.training.memory_footprint import (
+from phaze.parallel.training.memory.host_offload import Host, OffloadTraffic, SwappedChunks
+from phaze.parallel.training.memory.memory_footprint import (
     ChunkFootprint,
     GroupFootprint,
     PlanMemory,
@@ -49,95 +48,17 @@ from phaze.parallel.training.memory_footprint import (
     recomputed_groups,
     sharded_groups,
 )
+from phaze.parallel.training.memory.recomputed_layers import again_and_ends, recomputed_units
 from phaze.parallel.training.operator_costs import OperatorCosts
 from phaze.parallel.training.plan_layouts import PlanLayouts
-from phaze.parallel.training.recomputed_layers import again_and_ends, recomputed_units
 from phaze.parallel.training.stage_times import StageTimes, boundary_bytes, group_passes, stage_times
 from phaze.scheduling.layers import ScheduledLayers, TimedChain
 from phaze.scheduling.passes import SolveLimits
-from phaze.tolerances import SAME, SETTLED_STATES
-from phaze.workload.parallel_degrees import Parallel
-from phaze.workload.work import LayerChain, Pass
+from phaze.tolerances import SETTLED_STATES
+from phaze.workload.work import LayerChain
 from phaze.workload.workload import Workload
 
 T = TypeVar("T")
-
-
-def breakdown(
-    found: StageTimes,
-    own: Sequence[int],
-    plan: ParallelPlan,
-    microbatches: int,
-    sync: GradientSync,
-    iteration_s: float,
-    framework: Framework,
-) -> TimeBreakdown:
-    """Parts of an iteration on a device with its `own` chunks and `sync`, of so many microbatches of a pipeline.
-
-    bubble = iteration - sum of all other parts: waiting for other devices, in the pipeline or for a longer
-    synchronisation than its own. It is never negative, since a device does its passes and receipts one by one.
-    """
-    sides = (found.forward, found.recomputation, found.backward)
-    runs = runs_of_a_chunk(plan, microbatches)
-
-    def spent(*values: Floats) -> float:
-        return float(sum(runs * value[own].sum() for value in values))
-
-    received = 0.0 if framework.hides_transfers else runs * _received_s(found, own, plan)
-    vector = spent(found.forward.vector_s, found.backward.vector_s)
-    exposed = {p: spent(found.forward.exposed_s[p], found.backward.exposed_s[p]) for p in Parallel}
-    parts = TimeBreakdown(
-        product_s=spent(found.forward.kernels_s, found.backward.kernels_s) - vector,
-        vector_s=vector,
-        recompute_s=spent(found.recomputation.device_s),
-        tensor_s=exposed[Parallel.TENSOR],
-        context_s=exposed[Parallel.CONTEXT],
-        expert_s=exposed[Parallel.EXPERT],
-        transfer_s=received,
-        gather_s=spent(found.forward.gathered_s, found.backward.gathered_s) + sync.gather_s,
-        reduction_s=spent(found.backward.reduced_s) + sync.reduction_s,
-        offload_s=spent(found.forward.moved_s, found.backward.moved_s),
-        bubble_s=0.0,
-        optimizer_s=sync.optimizer_s,
-        host_s=spent(*(side.host_s for side in sides)) + framework.iteration_s,
-        hidden_s=spent(*(side.hidden_s for side in sides)) + sync.hidden_s,
-    )
-    return replace(parts, bubble_s=_rest_s(iteration_s, parts.total_s))
-
-
-def runs_of_a_chunk(plan: ParallelPlan, microbatches: int) -> int:
-    """Microbatches that come to a chunk on a device: where a pipeline holds the model twice, half of them each."""
-    return microbatches // plan.schedule.weight_copies
-
-
-def busiest(found: StageTimes, placed: Sequence[Sequence[int]]) -> int:
-    """The device that has most to do, of those with some chunks each."""
-    work_s = found.forward.pass_s + found.turned_s
-    return max(range(len(placed)), key=lambda device: float(work_s[placed[device]].sum()))
-
-
-def _received_s(found: StageTimes, own: Sequence[int], plan: ParallelPlan) -> float:
-    """Receipts of one microbatch that block a device with these chunks: sends go on at once, each way.
-
-    Every chunk receives from the one ahead and in training the gradient from the one behind, but from none on the same
-    device. (The neighbours that a device of DualPipe holds belong to the two copies of the model, which feed one
-    another nothing.) Of chunks that are a graph, one for every edge that leads there, or on.
-    """
-    if found.graph is not None:
-        graph = found.graph
-        edges = (edge for chunk in own for edge in (*graph.into[chunk], *graph.out_of[chunk]))
-        return float(sum(found.transfer_s[edge] for edge in edges))
-    ends = np.concatenate([[0.0], found.transfer_s, [0.0]])
-    each = (0,) if plan.schedule.forward_only else (0, 1)
-    ways = [chunk + side for chunk in own for side in each]
-    inside = {w for w in ways if ways.count(w) > 1} if plan.schedule.weight_copies == 1 else set()
-    return float(sum(ends[way] for way in ways if way not in inside))
-
-
-def _rest_s(whole_s: float, parts_s: float) -> float:
-    """Rest of a whole, in s; none but for rounding is none."""
-    rest_s = whole_s - parts_s
-    return 0.0 if abs(rest_s) <= SAME * whole_s else rest_s
 
 
 @dataclass(frozen=True)
@@ -490,76 +411,3 @@ class Estimator:
             blocking=not self.framework.hides_transfers,
             graph=found.graph,
         )
-
-
-_ONE = np.array([0])
-_TINY = float(np.finfo(np.float64).tiny)
-
-
-@dataclass(frozen=True, slots=True)
-class KindTime:
-    """Seconds of one kind of operator in an iteration, forward and backward, on the device that has most to do.
-
-    `stall_s`: the part in which arithmetic waits for HBM. On SIMT chips a kernel whose bytes take longer than its
-    arithmetic counts whole; on others what its bytes take longer. `global_buffer_s`: the part in which arithmetic waits
-    for the global buffer, HBM aside; on SIMT chips it is inside the laws of kernels, so none.
-    """
-
-    kind: str
-    time_s: float
-    stall_s: float
-    global_buffer_s: float
-
-
-def kind_times(costs: Estimator, plan: ParallelPlan) -> tuple[KindTime, ...]:
-    """Seconds by kind of operator, the longest first; the sum of `product_s` and `vector_s` of the breakdown."""
-    spent: Counter[str] = Counter()
-    stalled: Counter[str] = Counter()
-    buffered: Counter[str] = Counter()
-    for pass_, seconds, experts in _passes(costs, plan):
-        shares, *waits = costs.once(("shares", id(pass_), experts), partial(_shares, costs, pass_, experts))
-        for work, share, hbm, buffer in zip(pass_.works, shares, *waits, strict=True):
-            spent[work.kind] += share * seconds
-            stalled[work.kind] += share * hbm * seconds
-            buffered[work.kind] += share * buffer * seconds
-    longest = sorted((kind for kind in spent if spent[kind] > 0), key=lambda kind: (-spent[kind], kind))
-    return tuple(KindTime(kind, spent[kind], stalled[kind], buffered[kind]) for kind in longest)
-
-
-def _passes(costs: Estimator, plan: ParallelPlan) -> Iterator[tuple[Pass, float, bool]]:
-    """Passes of the busiest device's layers, their seconds in an iteration, and whether they have experts."""
-    layers, division, loads = (
-        costs.layer_costs(plan),
-        costs.division(plan),
-        costs.stage_times(plan),
-    )
-    placed, runs = costs.placed(plan), runs_of_a_chunk(plan, costs.microbatches(plan))
-    own = placed[busiest(loads, placed)]
-    mine = np.concatenate([np.array(layers.chain.index)[division.layers(chunk)] for chunk in own])
-    times = np.bincount(mine, minlength=len(layers.chain.layers))
-    for side, load, backward in (
-        (layers.forward, loads.forward, False),
-        (layers.backward, loads.backward, True),
-    ):
-        alone = times * side.kernels_s
-        # What software adds to the device's time lengthens all kernels alike.
-        lasting = runs * float(load.kernels_s[own].sum()) / max(float(alone.sum()), _TINY)
-        for layer, seconds in zip(layers.chain.layers, (lasting * alone).tolist(), strict=True):
-            pass_ = layer.backward if backward else layer.forward
-            if pass_ is not None and seconds > 0:
-                yield pass_, seconds, layer.expert_parameters > 0
-
-
-def _shares(costs: Estimator, pass_: Pass, experts: bool) -> tuple[list[float], list[float], list[float]]:
-    """Each operator's share of the time of its pass, (O,), and of its own time what waits for HBM, for the buffer."""
-    alone = costs.costs.costed(pass_, experts=experts).alone_s[0, : len(pass_.works)]
-    found = costs.model.costs(pass_).attribution(_ONE)
-    arithmetic = np.maximum(found.compute_s, found.buffer_s)[0]
-    waiting = np.maximum(found.hbm_s[0] - arithmetic, 0.0)
-    buffer = np.maximum(arithmetic - found.compute_s[0], 0.0)
-    longest = found.fill_s[0] + arithmetic + waiting
-    hbm, buffered = (
-        np.divide(part, longest, out=np.zeros(len(alone)), where=longest > 0) for part in (waiting, buffer)
-    )
-    shares = alone / max(float(alone.sum()), _TINY)
-    return shares.tolist(), hbm.tolist(), buffered.tolist()

@@ -15,7 +15,7 @@ from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.derived_figures import hbm_bandwidth_bytes_per_s
 from phaze.parallel.chunk_division import Grain, groups_of
 from phaze.parallel.framework import Framework
-from phaze.parallel.training.communication import row_bytes
+from phaze.parallel.training.exchanges.communication import row_bytes
 from phaze.parallel.training.operator_costs import (
     OperatorCosts,
     Operators,

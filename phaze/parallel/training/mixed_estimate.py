@@ -11,7 +11,7 @@ from phaze.arrays import Floats, Rows
 from phaze.errors import InputError
 from phaze.parallel.parallel_plan import ParallelPlan
 from phaze.parallel.pipelines.pipeline_schedule import device_of
-from phaze.parallel.training.gradient_sync import GradientSyncs
+from phaze.parallel.training.exchanges.gradient_sync import GradientSyncs
 from phaze.parallel.training.iteration import Iteration
 from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.parallel.training.stage_times import PassTime, StageTimes

@@ -12,8 +12,8 @@ from phaze.arrays import Flags, Floats, Rows
 from phaze.cost.cost_model import CostModel
 from phaze.hardware.cluster_network import Network
 from phaze.parallel.framework import Framework, TensorOverlap
-from phaze.parallel.training.communication import merged_s
-from phaze.parallel.training.recomputation import runs_again
+from phaze.parallel.training.exchanges.communication import merged_s
+from phaze.parallel.training.memory.recomputation import runs_again
 from phaze.scheduling.passes import NEVER_S
 from phaze.workload.operators.operator_graph import OpKind
 from phaze.workload.parallel_degrees import Parallel

@@ -17,17 +17,17 @@ from phaze.parallel.framework import Framework, ParameterBytes
 from phaze.parallel.parallel_plan import ParallelPlan, changed_plan
 from phaze.parallel.pipelines.in_flight import in_flight_peak
 from phaze.parallel.pipelines.pipeline_schedule import chunks_of
-from phaze.parallel.training.communication import Communication
-from phaze.parallel.training.gradient_sync import DeviceParameters
+from phaze.parallel.training.exchanges.communication import Communication
+from phaze.parallel.training.exchanges.gradient_sync import DeviceParameters
 from phaze.parallel.training.layer_costs import LayerSizes
-from phaze.parallel.training.memory_footprint import (
+from phaze.parallel.training.memory.memory_footprint import (
     ChunkFootprint,
     GroupFootprint,
     PlanMemory,
     sharded_groups,
 )
-from phaze.parallel.training.recomputation import with_adapters_only, with_copies
-from phaze.parallel.training.recomputed_layers import recomputed_units, with_units
+from phaze.parallel.training.memory.recomputation import with_adapters_only, with_copies
+from phaze.parallel.training.memory.recomputed_layers import recomputed_units, with_units
 from phaze.parallel.training.stage_edges import StageEdges
 from phaze.workload.work import LayerChain, LayerEdge
 from phaze.workload.workload import Workload

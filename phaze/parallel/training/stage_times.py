@@ -16,12 +16,12 @@ from phaze.parallel.framework import Framework
 from phaze.parallel.parallel_plan import ParallelPlan, Zero
 from phaze.parallel.pipelines.chunk_times import Chunks
 from phaze.parallel.pipelines.stage_graph import StageGraph
-from phaze.parallel.training.communication import Communication
+from phaze.parallel.training.exchanges.communication import Communication
+from phaze.parallel.training.exchanges.weight_prefetch import Groups
 from phaze.parallel.training.layer_costs import LayerCosts, LayerPassCosts
-from phaze.parallel.training.memory_footprint import sharded_groups
-from phaze.parallel.training.recomputed_layers import again_and_ends, recomputed_units
+from phaze.parallel.training.memory.memory_footprint import sharded_groups
+from phaze.parallel.training.memory.recomputed_layers import again_and_ends, recomputed_units
 from phaze.parallel.training.stage_edges import StageEdges
-from phaze.parallel.training.weight_prefetch import Groups
 from phaze.workload.parallel_degrees import Parallel
 from phaze.workload.work import LayerChain
 

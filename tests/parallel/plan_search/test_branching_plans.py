@@ -23,7 +23,7 @@ from phaze.parallel.plan_search.branch_cuts import branch_cuts, starts_and_joins
 from phaze.parallel.plan_search.branching_plans import BranchingPlans
 from phaze.parallel.plan_space import PlanSpace
 from phaze.parallel.recount.plan_checker import PlanError, check_plan
-from phaze.parallel.training.iteration_estimate import kind_times
+from phaze.parallel.training.kind_times import kind_times
 from phaze.workload.parallel_degrees import Sharding
 
 TOWERS = workload([[256, 512], [1024, 256, 256], [512]])

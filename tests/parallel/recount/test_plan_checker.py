@@ -14,7 +14,8 @@ from phaze.parallel.parallel_plan import Offload, ParallelPlan, Zero
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.parallel.recount.plan_checker import PlanError, check_plan
 from phaze.parallel.training.iteration import MemoryBreakdown, TimeBreakdown
-from phaze.parallel.training.iteration_estimate import Estimator, kind_times
+from phaze.parallel.training.iteration_estimate import Estimator
+from phaze.parallel.training.kind_times import kind_times
 from phaze.workload.parallel_degrees import Sharding
 
 TIMES = [f.name for f in fields(TimeBreakdown)]

@@ -14,7 +14,7 @@ from phaze.parallel.cluster import Recompute
 from phaze.parallel.parallel_plan import Offload, ParallelPlan, Zero
 from phaze.parallel.pipelines.pipeline_schedule import TRAINING, Schedule
 from phaze.parallel.training.iteration import TimeBreakdown
-from phaze.parallel.training.iteration_estimate import kind_times
+from phaze.parallel.training.kind_times import kind_times
 
 NAMES = [f.name for f in fields(TimeBreakdown)]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from phaze.cost.collective_times import fastest_s
 from phaze.hardware.cluster_network import list_networks, load_network
 from phaze.parallel.parallel_plan import ParallelPlan, Zero
-from phaze.parallel.training.communication import Communication
+from phaze.parallel.training.exchanges.communication import Communication
 from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.work import Collective
 

@@ -7,7 +7,7 @@ from strategy_cases import estimator, framework
 from test_iteration import BUSY, SOME
 
 from phaze.parallel.parallel_plan import ParallelPlan
-from phaze.parallel.training.iteration_estimate import kind_times
+from phaze.parallel.training.kind_times import kind_times
 
 
 @pytest.mark.parametrize("chip", ["a100", "tpuv4"])

@@ -9,7 +9,7 @@ from strategy_cases import estimator, framework
 
 from phaze.errors import InputError
 from phaze.parallel.parallel_plan import Offload, ParallelPlan, Zero
-from phaze.parallel.training.host_offload import beside_s
+from phaze.parallel.training.memory.host_offload import beside_s
 
 CHOICES = [some for n in range(4) for some in combinations(Offload, n)]
 seconds = st.lists(st.tuples(*[st.floats(0, 5)] * 3), min_size=1, max_size=8)

@@ -15,7 +15,7 @@ from phaze.parallel.timeline.plan_operators import PlanOperators
 from phaze.parallel.timeline.plan_pieces import PieceKind, PlanPieces
 from phaze.parallel.timeline.plan_runs import GATHER, HOST, OPTIMIZER, REDUCTION, runs
 from phaze.parallel.timeline.replayed_plan import ReplayedPlan
-from phaze.parallel.training.iteration_estimate import busiest
+from phaze.parallel.training.device_breakdown import busiest
 from phaze.report.figures.iteration_timeline import plan_windows
 from phaze.report.trace.chrome_trace import LAYERS, written
 from phaze.report.trace.iteration_svg import draw_iteration, iteration_picture

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phaze.parallel.training.weight_prefetch import Groups
+from phaze.parallel.training.exchanges.weight_prefetch import Groups
 
 seconds = st.floats(0, 10, allow_nan=False)
 rows = st.tuples(seconds, seconds, seconds, st.booleans())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from phaze.parallel.training import prefetch_loops
-from phaze.parallel.training.weight_prefetch import Groups
+from phaze.parallel.training.exchanges import prefetch_loops
+from phaze.parallel.training.exchanges.weight_prefetch import Groups
 
 
 def some_groups(seed):

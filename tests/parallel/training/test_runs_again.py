@@ -10,8 +10,8 @@ from strategy_cases import estimator, framework, small_gpt
 
 from phaze.parallel.cluster import Recompute
 from phaze.parallel.parallel_plan import ParallelPlan
-from phaze.parallel.training.memory_footprint import INPUT
-from phaze.parallel.training.recomputation import runs_again
+from phaze.parallel.training.memory.memory_footprint import INPUT
+from phaze.parallel.training.memory.recomputation import runs_again
 from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.work import Layer
 from phaze.workload.workload import Attention

@@ -20,7 +20,7 @@ from phaze.hardware.silicon.die_area import area_mm2
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.parallel.parallel_plan import ParallelPlan
 from phaze.parallel.pipelines.pipeline_schedule import chunks_of
-from phaze.parallel.training.memory_footprint import recomputed_groups
+from phaze.parallel.training.memory.memory_footprint import recomputed_groups
 from phaze.parallel.training.plan_layouts import PlanLayouts
 from phaze.scheduling.passes import TimedPass
 from phaze.solvers.scheduling.batch.graph import BatchGraph

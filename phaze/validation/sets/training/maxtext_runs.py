@@ -19,7 +19,7 @@ from phaze.hardware.derived_figures import peak_flops_per_s
 from phaze.parallel.cluster import Cluster, Recompute
 from phaze.parallel.framework import load_framework
 from phaze.parallel.parallel_plan import ParallelPlan, Zero
-from phaze.parallel.training.memory_footprint import INPUT
+from phaze.parallel.training.memory.memory_footprint import INPUT
 from phaze.validation.measured.measured_cases import Judged
 from phaze.validation.measured.measured_systems import chip_of
 from phaze.validation.measured.measurement_columns import Columns

@@ -15,7 +15,7 @@ from phaze.parallel.cluster import Recompute
 from phaze.parallel.framework import Framework, ParameterBytes
 from phaze.parallel.parallel_plan import NOTHING, Offload, ParallelPlan, Zero
 from phaze.parallel.training.iteration import MemoryBreakdown
-from phaze.parallel.training.recomputation import has_name
+from phaze.parallel.training.memory.recomputation import has_name
 from phaze.workload.operators.operator_graph import OpKind
 from phaze.workload.work import Layer, LayerChain
 from phaze.workload.workload import Numerics

@@ -13,7 +13,7 @@ from phaze.errors import InputError
 from phaze.parallel.chunk_division import Division
 from phaze.parallel.cluster import Recompute
 from phaze.parallel.parallel_plan import BLOCK, EACH, NOTHING, ParallelPlan
-from phaze.parallel.training.memory_footprint import GroupFootprint, recomputed_groups
+from phaze.parallel.training.memory.memory_footprint import GroupFootprint, recomputed_groups
 from phaze.workload.work import Layer, LayerChain, layer_in_block
 
 Unit = tuple[int, int]

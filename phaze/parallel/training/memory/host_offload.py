@@ -20,9 +20,9 @@ from phaze.errors import InputError
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.parallel.chunk_division import Division
 from phaze.parallel.parallel_plan import Offload, ParallelPlan, Zero
-from phaze.parallel.training.gradient_sync import GradientSyncRates
+from phaze.parallel.training.exchanges.gradient_sync import GradientSyncRates
 from phaze.parallel.training.iteration import Iteration
-from phaze.parallel.training.memory_footprint import (
+from phaze.parallel.training.memory.memory_footprint import (
     GroupFootprint,
     divided_parameters,
     ranks_of,

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from phaze.arrays import Flags, Floats
 from phaze.parallel.pipelines.compiled_loops import machine
-from phaze.parallel.training import prefetch_loops
+from phaze.parallel.training.exchanges import prefetch_loops
 
 _SIDE_BY_SIDE = 8
 """Groups of many plans that take as long side by side as one step of plain Python."""

@@ -13,9 +13,9 @@ from phaze.parallel.chunk_division import Division
 from phaze.parallel.framework import Framework
 from phaze.parallel.parallel_plan import ParallelPlan, Zero
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
-from phaze.parallel.training.communication import Communication, overlapped_s
+from phaze.parallel.training.exchanges.communication import Communication, overlapped_s
 from phaze.parallel.training.layer_costs import LayerSizes
-from phaze.parallel.training.memory_footprint import divided_parameters
+from phaze.parallel.training.memory.memory_footprint import divided_parameters
 
 
 @dataclass(frozen=True, slots=True)

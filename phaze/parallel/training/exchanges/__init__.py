@@ -1,0 +1,1 @@
+"""Exchanges of an iteration: collectives of layers, sums of gradients, gathers of weights."""
