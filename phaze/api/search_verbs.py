@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.console import RenderableType
 
-    from phaze.explore.answers.exploration import Answer
+    from phaze.explore.answers.answer_parts import Answer
     from phaze.explore.documents.result_document import (
         Certificate,
         Comparison,

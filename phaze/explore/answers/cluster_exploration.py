@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.errors import InfeasibleError, InputError, OutOfTimeError, Shortfall
+from phaze.explore.answers.answer_parts import Answer
 from phaze.explore.answers.certificate_counts import PointCounts, certificate
-from phaze.explore.answers.exploration import Answer, Exploration
+from phaze.explore.answers.exploration import Exploration
 from phaze.explore.certified.search_state import Outcome
 from phaze.explore.certified.workload_bounds import roofline_throughput
 from phaze.explore.documents.result_document import ClusterChoice, ClusterReport, ResultDocument

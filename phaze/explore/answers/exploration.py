@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from phaze.errors import LEFT_OUT, OutOfTimeError
+from phaze.explore.answers.answer_parts import Answer, Proof, Shown
 from phaze.explore.answers.certificate_counts import PointCounts, certificate
 from phaze.explore.answers.chip_comparison import chips_beside, plan_beside
 from phaze.explore.answers.evaluated_designs import TOLD_TOGETHER, EvaluatedDesigns, ToldAside, ToldPiece
@@ -54,34 +54,10 @@ Beside = Callable[[], list[Comparison] | None]
 """Tells what was worked out beside something else."""
 
 NEXT_BEST = 5
+
 WORTH_PARTNER = 1 << 22  # points of which half are worth a process
+
 SMALLEST = 32  # architectures of least power that are looked at where none draws little enough
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The result document, and every evaluated architecture as columns of equal length."""
-
-    document: ResultDocument
-    designs: dict[str, NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class Shown:
-    """Evaluated points that are shown, what each reaches on the axes, and the places of the frontier among them."""
-
-    rows: Sequence[Evaluation]
-    reached: Sequence[Reached]
-    frontier: Sequence[int]
-
-
-@dataclass(frozen=True)
-class Proof:
-    """What is proven: objectives that others may reach at most, counts of points, whether no other one can matter."""
-
-    hoped: Sequence[float]
-    counts: PointCounts
-    complete: bool
 
 
 class Exploration:

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from phaze.errors import InputError, OutOfTimeError
+from phaze.explore.answers.answer_parts import Answer
 from phaze.explore.answers.certificate_counts import PointCounts, certificate
-from phaze.explore.answers.exploration import Answer, Exploration
+from phaze.explore.answers.exploration import Exploration
 from phaze.explore.answers.training_run import training_run
 from phaze.explore.documents.result_document import (
     Design,

@@ -9,7 +9,8 @@ import numpy as np
 
 from phaze.arrays import Floats
 from phaze.errors import OutOfTimeError
-from phaze.explore.answers.exploration import Answer, Exploration, Shown
+from phaze.explore.answers.answer_parts import Answer, Shown
+from phaze.explore.answers.exploration import Exploration
 from phaze.explore.answers.portfolio_exploration import CommonExploration
 from phaze.explore.certified.search_state import Reached
 from phaze.explore.documents.strategy_report import StrategyReport, WhamReport, certified_distance

@@ -9,32 +9,18 @@ Where it meets anything that needs the whole axis, nothing around that start is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd, prod
 from types import MappingProxyType
 
 from phaze.workload.operators.operator_graph import Operator, OperatorGraph, OpKind
 from phaze.workload.operators.operator_steps import flag, integer, word
+from phaze.workload.sharding.divisions import Division, Shape, WholeError, carried_division, divided_units
 from phaze.workload.sharding.shard_roles import Shard, in_expert, shard_of
 from phaze.workload.training.backward_pass import parameter_views
 
-Shape = tuple[int, ...]
-Parts = tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True)
-class Division:
-    """Axis of a tensor that is divided, and its (units, elements of a unit) side by side."""
-
-    axis: int
-    parts: Parts
-
-
-class _WholeError(Exception):
-    """Something needs all of a divided axis."""
-
-
 _LARGEST = 500  # tensors of a region: a block has fewer
+
 _CURVES = frozenset(
     {
         "relu",
@@ -137,7 +123,7 @@ class _Finder:
         found = _Region(self, start)
         try:
             found.grow()
-        except _WholeError:
+        except WholeError:
             self._whole.update(found.divided)
             return {}
         self.divided |= found.divided
@@ -216,22 +202,22 @@ class _Region:
         self._heads = False
 
     def grow(self) -> None:
-        """Follow the division to its ends. Raises _WholeError where it cannot be."""
+        """Follow the division to its ends. Raises WholeError where it cannot be."""
         while self._waiting or self._pending:
             if not self._waiting:
                 self._decide()
             tensor = self._waiting.pop()
             if self._f.is_output(tensor):
-                raise _WholeError
+                raise WholeError
             maker = self._f.maker(tensor)
             if maker is None:
-                raise _WholeError
+                raise WholeError
             self._visit(maker)
             for reader in self._f.readers(tensor):
                 self._visit(reader)
         ends = {Shard(str(role["shard"])) for role in self.roles.values()}
         if not {Shard.COLUMN, Shard.ROW} <= ends:
-            raise _WholeError
+            raise WholeError
         if self._heads:
             for role in self.roles.values():
                 role["shard"] = Shard.HEADS if role.pop("between", False) else role["shard"]
@@ -242,11 +228,11 @@ class _Region:
         """Note a division; another one than before cannot be."""
         if tensor in self.divided:
             if self.divided[tensor] != division:
-                raise _WholeError
+                raise WholeError
             return
         whole = sum(n * size for n, size in division.parts) != self._f.shape(tensor)[division.axis]
         if whole or tensor in self._f.divided or len(self.divided) == _LARGEST:
-            raise _WholeError
+            raise WholeError
         self.divided[tensor] = division
         self._waiting.append(tensor)
 
@@ -264,7 +250,7 @@ class _Region:
             OpKind.COMBINE: self._ends,
         }
         if op.kind not in rules:
-            raise _WholeError
+            raise WholeError
         rules[op.kind](op)
 
     def _note(self, op: Operator, shard: Shard, *, between: bool = False) -> None:
@@ -276,7 +262,7 @@ class _Region:
             parts = [d.parts for d in known]
             role["shard_parts"] = tuple(p[0] for p in parts) if len(op.outputs) > 1 else parts[0]
             if len(op.outputs) > 1 and any(len(p) > 1 for p in parts):
-                raise _WholeError
+                raise WholeError
             if known[0].axis != rank - 1:
                 role["shard_axis"] = known[0].axis
         if between:
@@ -284,7 +270,7 @@ class _Region:
         self.roles[op.name] = role
 
     def _ends(self, op: Operator) -> None:
-        raise _WholeError
+        raise WholeError
 
     def _attention(self, op: Operator) -> None:
         heads, keys = integer(op, "heads", 1), integer(op, "kv_heads", 1)
@@ -304,7 +290,7 @@ class _Region:
         elif out in self.divided and a not in self.divided:
             own = self._is_own(op) and self.divided[out].axis == rank - 1
             if not own:
-                raise _WholeError
+                raise WholeError
             self._note(op, Shard.COLUMN)
         elif a in self.divided and not self._f.is_constant(b):
             self._heads = True
@@ -314,7 +300,7 @@ class _Region:
         elif a in self.divided and out not in self.divided and self._is_own(op):
             self._note(op, Shard.ROW)
         else:
-            raise _WholeError
+            raise WholeError
 
     def _is_own(self, op: Operator) -> bool:
         """Whether a product is one with a matrix of its own, or with one of each expert."""
@@ -330,7 +316,7 @@ class _Region:
         known = known or self.divided[op.outputs[0]]
         shapes = {self._f.shape(t)[known.axis] for t in (a, b, out) if len(self._f.shape(t)) > known.axis}
         if len(shapes) != 1 or known.axis > len(self._f.shape(out)) - 3:
-            raise _WholeError
+            raise WholeError
         for t in (a, b, out):
             self._divide(t, known)
         self._note(op, Shard.HEADS)
@@ -338,7 +324,7 @@ class _Region:
     def _shared(self, op: Operator) -> None:
         """A product with one matrix for all heads."""
         if not self._is_own(op) or in_expert(op):
-            raise _WholeError
+            raise WholeError
         self._divide(op.outputs[0], self.divided[op.inputs[0]])
         self._note(op, Shard.COLUMN, between=True)
 
@@ -354,7 +340,7 @@ class _Region:
                 continue
             share = before[axis] // shape[known.axis]  # a gated function has both halves in one operand
             if before[axis] != share * shape[known.axis]:
-                raise _WholeError
+                raise WholeError
             self._divide(t, Division(axis, known.parts * share))
         self._note(op, Shard.COLUMN, between=word(op, "function") != "add" or not self._adds_bias(op))
 
@@ -370,7 +356,7 @@ class _Region:
                 share, rest = divmod(before[known.axis], shape[axis])
                 if share and not rest and known.parts[: len(known.parts) // share] * share == known.parts:
                     return Division(axis, known.parts[: len(known.parts) // share])
-        raise _WholeError
+        raise WholeError
 
     def _adds_bias(self, op: Operator) -> bool:
         return any(self._f.is_parameter(t) for t in op.inputs)
@@ -383,7 +369,7 @@ class _Region:
         along = integer(op, "axis", -1) % rank if op.kind is OpKind.SOFTMAX else rank - 1
         plain = op.kind is OpKind.SOFTMAX or word(op, "function") in {"rms", "layer"}
         if not plain or along == known.axis or self._f.shape(x) != shape:
-            raise _WholeError
+            raise WholeError
         self._divide(x, known)
         self._divide(out, known)
         self._note(op, Shard.COLUMN, between=True)
@@ -391,7 +377,7 @@ class _Region:
     def _view(self, op: Operator) -> None:
         inputs = [t for t in op.inputs if not self._f.is_constant(t)]
         if len(inputs) < len(op.inputs):
-            raise _WholeError
+            raise WholeError
         if len(inputs) == len(op.outputs) == 1:
             self._renamed(op)
         elif len(inputs) == 1:
@@ -399,7 +385,7 @@ class _Region:
         elif len(op.outputs) == 1:
             self._pieces(op, op.outputs[0], op.inputs, whole_is_made=True)
         else:
-            raise _WholeError
+            raise WholeError
 
     def _renamed(self, op: Operator) -> None:
         """A view with all elements of another shape or order, or a part or copies along other axes."""
@@ -408,9 +394,9 @@ class _Region:
         source, target = next((a, b) for a, b in pairs if a in self.divided)
         known = self.divided[source]
         if target not in self.divided:
-            self._divide(target, _carried(known, self._f.shape(source), self._f.shape(target)))
-        elif _units(known) != _units(self.divided[target]):
-            raise _WholeError
+            self._divide(target, carried_division(known, self._f.shape(source), self._f.shape(target)))
+        elif divided_units(known) != divided_units(self.divided[target]):
+            raise WholeError
         self._note(op, Shard.COLUMN, between=True)
 
     def _pieces(self, op: Operator, whole: str, pieces: tuple[str, ...], *, whole_is_made: bool) -> None:
@@ -422,7 +408,7 @@ class _Region:
         cut = [i for i, n in enumerate(shape) if sum(self._f.shape(p)[i] for p in pieces) == n]
         same = [i for i, n in enumerate(shape) if all(self._f.shape(p)[i] == n for p in pieces)]
         if len(cut) != 1 or len(same) != len(shape) - 1:
-            raise _WholeError
+            raise WholeError
         (axis,) = cut
         known = [self.divided[t] for t in (whole, *pieces) if t in self.divided]
         if any(d.axis != axis for d in known):
@@ -444,7 +430,7 @@ class _Region:
         source = next(t for t in (*pieces, whole) if t in self.divided)
         for t in (whole, *pieces):
             if t not in self.divided:
-                self._divide(t, _carried(known, self._f.shape(source), self._f.shape(t)))
+                self._divide(t, carried_division(known, self._f.shape(source), self._f.shape(t)))
         self._note(op, Shard.COLUMN, between=True)
 
     def _cut_up(self, whole: str, pieces: tuple[str, ...], axis: int) -> None:
@@ -465,39 +451,3 @@ class _Region:
             if piece not in self.divided:
                 self._divide(piece, Division(axis, ((self._f.shape(piece)[axis], 1),)))
         self._pending.pop(op.name)
-
-
-def _units(division: Division) -> int:
-    return sum(n for n, _ in division.parts)
-
-
-def _carried(known: Division, before: Shape, after: Shape) -> Division:
-    """The division of a tensor of the same elements (or fewer, or copies along other axes) in another shape.
-
-    Raises _WholeError where no axis holds the same units.
-    """
-    (heads, size), at = known.parts[0], known.axis
-    alike, last = set(known.parts) == {(heads, size)}, at == len(before) - 1
-    near = [axis for axis in _nearest(at, len(before), len(after)) if axis or not at]
-    if alike and last and size > 1 and len(after) > len(before) and after[-1] == size:  # heads stand apart
-        found = [
-            Division(axis, ((heads, 1),)) for axis in near if after[axis] == heads and axis < len(after) - 1
-        ]
-    elif not last and len(after) < len(before) and after[-1] == before[at] * before[-1]:  # and together again
-        found = [Division(len(after) - 1, tuple((n, each * before[-1]) for n, each in known.parts))]
-    else:
-        found = [Division(axis, known.parts) for axis in near if after[axis] == before[at]]
-        if alike:
-            found += [Division(axis, ((heads, 1),)) for axis in near if after[axis] == heads]
-            whole = [axis for axis in near if after[axis] % heads == 0 and len(known.parts) == 1]
-            found += [Division(axis, ((heads, after[axis] // heads),)) for axis in whole]
-    if not found:
-        raise _WholeError
-    return found[0]
-
-
-def _nearest(axis: int, before: int, after: int) -> Iterable[int]:
-    """Axes of a shape, the last first where it was the last, else from the place it was at."""
-    if axis == before - 1:
-        return range(after - 1, -1, -1)
-    return sorted(range(after), key=lambda i: abs(i - axis))
