@@ -24,7 +24,7 @@ from phaze.hardware.silicon.die_area import area_mm2
 from phaze.hardware.silicon.dvfs import clock_limit_hz, fit_clock
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.parallel.chunk_division import Grain
-from phaze.parallel.plan_choices import load_plans
+from phaze.parallel.plan_choices import Cut
 from phaze.parallel.recount.plan_checker import PlanError
 
 CHIPS = ("tpuv4", "a100-80gb", "h100", "phaze-reference")
@@ -153,8 +153,10 @@ class _Beside:
             return iter(())
         held = {"pipeline": (pipeline,), "tensor": (tensor,), "data": (data,), "grains": (Grain.BLOCK,)}
         chip = Architecture(name="expert plan on the winner", fields=best.architecture)
+        # Its degrees may be none that the space has; all else is of the space that is searched.
+        anywhere = task.plans.model_copy(update={"ragged": True, "stages": Cut.LAYERS})
         builder = DesignBuilder(
-            replace(task, held=held, plans=load_plans("any")),
+            replace(task, held=held, plans=anywhere),
             self.request.budgets.tdp_margin,
             left_s,
         )

@@ -173,6 +173,7 @@ def test_the_expert_plan_cuts_between_blocks_though_the_space_may_not(network, s
     (told,) = list(plan_beside(with_plan, best))[-1]
     assert told.result.placement.plan.pipeline_parallel == 8
     assert told.result.placement.plan.grain == "block"
+    assert (told.result.placement.plan.schedule, told.result.placement.plan.zero_stage) == ("1f1b", 0)
     assert list(plan_beside(without, best)) == []
 
 
