@@ -154,7 +154,7 @@ def collective_costs(
     """Time, bus bandwidth and algorithm per size, fastest first among algorithms. Raises InputError."""
     import numpy as np
 
-    from phaze.cost.collective_times import algorithms_s, wire_bytes
+    from phaze.cost.collectives.collective_times import algorithms_s, wire_bytes
     from phaze.cost.kernels.link_constants import with_laws
     from phaze.inputs.named_choices import choose
     from phaze.quantity import parse_size
@@ -197,7 +197,7 @@ def collective_choices(
     """The fastest algorithm of the library per size, and the fastest of all ways in stages. Raises InputError."""
     import numpy as np
 
-    from phaze.cost.collective_times import ways
+    from phaze.cost.collectives.collective_times import ways
     from phaze.cost.kernels.link_constants import with_laws
     from phaze.hardware.network_tiers import NAMED
     from phaze.inputs.named_choices import choose

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.arrays import Floats, Rows
-from phaze.cost.collective_times import link_s
+from phaze.cost.collectives.collective_times import link_s
 from phaze.cost.fidelity import Fidelity
 from phaze.cost.hardware_factors import Factors, factor_table
 from phaze.cost.kernels.fitted_constants import NO_OWN, OwnConstants

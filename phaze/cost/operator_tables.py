@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from phaze.arrays import Floats, Rows
-from phaze.cost.collective_times import link_s
+from phaze.cost.collectives.collective_times import link_s
 from phaze.cost.core_cycles import (
     deals,
     dealt_gemm_cycles,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from phaze.arrays import Flags, Floats, Rows
-from phaze.cost.collective_times import link_wire_bytes
+from phaze.cost.collectives.collective_times import link_wire_bytes
 from phaze.cost.cost_model import PassCosts
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.derived_figures import boost_clock_hz, fp32_on_vector, multiprocessors

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.arrays import Floats
-from phaze.cost.collective_times import least_link_s
+from phaze.cost.collectives.collective_times import least_link_s
 from phaze.cost.tiling import compulsory_bytes
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.cluster_network import Network

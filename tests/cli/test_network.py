@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from phaze.cli.main import app
-from phaze.cost.collective_times import fastest_s
+from phaze.cost.collectives.collective_times import fastest_s
 from phaze.cost.kernels.link_constants import LIBRARY
 from phaze.errors import InputError
 from phaze.hardware.cluster_network import Network, load_network, network_yaml

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from phaze.cost.collective_algorithms import bandwidth_share, levels, terms
+from phaze.cost.collectives.collective_algorithms import bandwidth_share, levels, terms
 from phaze.hardware.cluster_network import Network, load_network, two_tiers
 from phaze.hardware.network_tiers import Algorithm, Tier, Topology
 from phaze.workload.work import Collective

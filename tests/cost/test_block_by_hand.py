@@ -7,7 +7,7 @@ The spreadsheet below counts multiply-accumulates, bytes and all-reduce payloads
 import numpy as np
 import pytest
 
-from phaze.cost.collective_times import wire_bytes
+from phaze.cost.collectives.collective_times import wire_bytes
 from phaze.cost.cost_model import CostModel
 from phaze.cost.optimizer_step import optimizer_s_per_parameter
 from phaze.hardware.architecture import load_architecture, to_table

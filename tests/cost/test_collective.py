@@ -8,7 +8,7 @@ from cost_cases import NETWORK
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phaze.cost.collective_times import collective_s, send_s, tier, wire_bytes
+from phaze.cost.collectives.collective_times import collective_s, send_s, tier, wire_bytes
 from phaze.workload.work import Collective
 
 

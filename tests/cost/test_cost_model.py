@@ -10,7 +10,7 @@ from cost_cases import NETWORK, chips, exchange, grid, product, reduction, tenso
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phaze.cost.collective_times import link_s
+from phaze.cost.collectives.collective_times import link_s
 from phaze.cost.core_cycles import deals, dealt_gemm_cycles, fill_cycles, gemm_cycles
 from phaze.cost.cost_model import Bottleneck, CostModel
 from phaze.cost.fidelity import Fidelity

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phaze.cost.collective_times import algorithms_s, collective_s, fastest_s, least_link_s
+from phaze.cost.collectives.collective_times import algorithms_s, collective_s, fastest_s, least_link_s
 from phaze.cost.kernels.link_constants import with_laws
 from phaze.hardware.cluster_network import Network, list_networks, load_network, two_tiers
 from phaze.hardware.network_tiers import Algorithm, LinkLaw, Tier, Topology

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_algorithms import Machine, own_parts
 
-from phaze.cost.collective_algorithms import levels, terms
-from phaze.cost.collective_times import algorithms_s, least_link_s, ways
+from phaze.cost.collectives.collective_algorithms import levels, terms
+from phaze.cost.collectives.collective_times import algorithms_s, least_link_s, ways
 from phaze.hardware.cluster_network import Network, load_network, network_yaml
 from phaze.hardware.network_tiers import NAMED, Algorithm, LinkLaw, Tier, Topology
 from phaze.workload.work import Collective, Group, Link

@@ -7,8 +7,8 @@ from math import ceil, log2, pi, sqrt
 import numpy as np
 import pytest
 
-from phaze.cost.collective_algorithms import levels, terms
-from phaze.cost.collective_times import algorithms_s
+from phaze.cost.collectives.collective_algorithms import levels, terms
+from phaze.cost.collectives.collective_times import algorithms_s
 from phaze.cost.core_cycles import deals, dealt_gemm_cycles, fill_cycles, gemm_cycles, split_gemm_cycles
 from phaze.cost.optimizer_step import optimizer_s_per_parameter
 from phaze.cost.tiling import traffic_bytes

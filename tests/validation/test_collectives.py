@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from phaze.cost.collective_times import fastest_s
+from phaze.cost.collectives.collective_times import fastest_s
 from phaze.cost.fidelity import Fidelity
 from phaze.cost.kernels.fitted_constants import fitted_constants
 from phaze.cost.kernels.link_constants import law_file, with_laws

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from phaze.cost.collective_times import fastest_s
+from phaze.cost.collectives.collective_times import fastest_s
 from phaze.cost.fidelity import Fidelity
 from phaze.cost.kernels.expert_exchanges import ExchangeLaw, Exchanges, exchanges_s, sent_rows
 from phaze.cost.kernels.expert_layers import (

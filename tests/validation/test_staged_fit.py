@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phaze.cost.collective_times import algorithms_s, ways
+from phaze.cost.collectives.collective_times import algorithms_s, ways
 from phaze.errors import InputError
 from phaze.hardware.cluster_network import Network, network_yaml
 from phaze.hardware.network_tiers import Algorithm, LinkLaw, Tier

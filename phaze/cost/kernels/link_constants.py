@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from phaze.arrays import Floats
-from phaze.cost.collective_times import link_s
+from phaze.cost.collectives.collective_times import link_s
 from phaze.cost.kernels.expert_exchanges import ExchangeLaw
 from phaze.cost.kernels.fitted_constants import NO_OWN, Constants, OwnConstants
 from phaze.hardware.cluster_network import Network

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from phaze.cost.collective_times import tier
+from phaze.cost.collectives.collective_times import tier
 from phaze.parallel.cluster import Cluster
 from phaze.scheduling.layers import LayerTimes
 from phaze.solvers.placement.general.general_problem import FORMAT

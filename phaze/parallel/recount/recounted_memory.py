@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from phaze.cost.collective_times import fastest_s
+from phaze.cost.collectives.collective_times import fastest_s
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.parallel.chunk_division import Division
 from phaze.parallel.cluster import Cluster, Recompute

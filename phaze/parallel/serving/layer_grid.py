@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.arrays import Floats
-from phaze.cost.collective_times import link_s, link_wire_bytes
+from phaze.cost.collectives.collective_times import link_s, link_wire_bytes
 from phaze.cost.pass_energy import Events, dynamic_j
 from phaze.errors import InputError
 from phaze.parallel.serving.chip_costs import (

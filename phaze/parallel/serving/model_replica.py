@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from phaze.arrays import Floats
-from phaze.cost.collective_times import collective_s, send_s, tier
+from phaze.cost.collectives.collective_times import collective_s, send_s, tier
 from phaze.hardware.cluster_network import Network
 from phaze.parallel.serving.chip_costs import Line
 from phaze.parallel.serving.layer_grid import LayerGrid

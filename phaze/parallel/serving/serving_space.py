@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.cost.collective_times import send_s, tier
+from phaze.cost.collectives.collective_times import send_s, tier
 from phaze.cost.cost_model import CostModel
 from phaze.cost.fidelity import Fidelity
 from phaze.cost.kernels.link_constants import engine_links

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from phaze.arrays import Floats, Rows
-from phaze.cost.collective_times import wire_bytes
+from phaze.cost.collectives.collective_times import wire_bytes
 from phaze.cost.cost_model import PassCosts
 from phaze.cost.optimizer_step import optimizer_s_per_parameter
 from phaze.cost.pass_energy import (

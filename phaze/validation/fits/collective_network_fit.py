@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from phaze.arrays import Floats
-from phaze.cost.collective_times import fastest_s, wire_bytes
+from phaze.cost.collectives.collective_times import fastest_s, wire_bytes
 from phaze.cost.kernels.fitted_constants import GENERIC
 from phaze.cost.kernels.law_fitting import fit_link_law
 from phaze.cost.kernels.link_constants import LIBRARY, with_laws

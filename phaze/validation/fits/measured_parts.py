@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from phaze.arrays import Floats
-from phaze.cost.collective_algorithms import levels
+from phaze.cost.collectives.collective_algorithms import levels
 from phaze.cost.fidelity import Fidelity
 from phaze.cost.kernels.expert_exchanges import ExchangeLaw
 from phaze.cost.kernels.fitted_constants import Constants, OwnConstants, law_of

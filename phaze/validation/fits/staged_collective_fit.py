@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from phaze.arrays import Floats
-from phaze.cost.collective_algorithms import Terms, levels, sweeps, terms
+from phaze.cost.collectives.collective_algorithms import Terms, levels, sweeps, terms
 from phaze.errors import InputError
 from phaze.hardware.cluster_network import Network
 from phaze.hardware.network_tiers import NAMED, Algorithm, LinkLaw, Tier

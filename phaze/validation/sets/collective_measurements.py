@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from phaze.arrays import Floats
-from phaze.cost.collective_times import fastest_s, least_link_s
+from phaze.cost.collectives.collective_times import fastest_s, least_link_s
 from phaze.cost.fidelity import JUDGED, Fidelity
 from phaze.cost.kernels.fitted_constants import GENERIC, NO_OWN, OwnConstants
 from phaze.cost.kernels.link_constants import with_laws

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phaze.cost.collective_times import fastest_s, link_s
+from phaze.cost.collectives.collective_times import fastest_s, link_s
 from phaze.errors import InfeasibleError, InputError, OutOfTimeError
 from phaze.explore.answers.main_job import evaluate, explore
 from phaze.explore.answers.network_exploration import networks_of, with_network

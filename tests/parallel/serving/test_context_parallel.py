@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from serving_cases import served, space
 
-from phaze.cost.collective_times import link_s
+from phaze.cost.collectives.collective_times import link_s
 from phaze.errors import InputError
 from phaze.explore.documents.engine_commands import start_commands
 from phaze.explore.documents.serving_document import serve

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from serving_cases import CACHE_BYTES_PER_TOKEN, batches, served, space
 
-from phaze.cost.collective_times import link_s
+from phaze.cost.collectives.collective_times import link_s
 from phaze.cost.kernels.link_constants import engine_links, with_laws
 from phaze.errors import InputError
 from phaze.hardware.cluster_network import load_network

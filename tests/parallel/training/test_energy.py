@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from small_cases import small_decoder, varied_architectures
 
-from phaze.cost.collective_times import wire_bytes
+from phaze.cost.collectives.collective_times import wire_bytes
 from phaze.cost.cost_model import CostModel
 from phaze.cost.pass_energy import Events, dynamic_j, optimizer_events, pass_events, static_w
 from phaze.hardware.cluster_network import load_network

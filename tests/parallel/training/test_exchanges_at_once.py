@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phaze.cost.collective_times import fastest_s
+from phaze.cost.collectives.collective_times import fastest_s
 from phaze.hardware.cluster_network import list_networks, load_network
 from phaze.parallel.parallel_plan import ParallelPlan, Zero
 from phaze.parallel.training.exchanges.communication import Communication

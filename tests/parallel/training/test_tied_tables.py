@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from strategy_cases import estimator, framework, small_gpt
 
-from phaze.cost.collective_times import fastest_s
+from phaze.cost.collectives.collective_times import fastest_s
 from phaze.parallel.parallel_plan import ParallelPlan, Zero
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.workload.parallel_degrees import Sharding

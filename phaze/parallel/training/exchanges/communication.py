@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.arrays import Floats, Integers
-from phaze.cost.collective_times import fastest_s, laws
+from phaze.cost.collectives.collective_times import fastest_s, laws
 from phaze.hardware.cluster_network import Network
 from phaze.parallel.parallel_plan import ParallelPlan, Zero
 from phaze.scheduling.passes import NEVER_S

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from phaze.arrays import Floats
-from phaze.cost.collective_times import fastest_s
+from phaze.cost.collectives.collective_times import fastest_s
 from phaze.cost.fidelity import Fidelity
 from phaze.cost.kernels.expert_exchanges import ExchangeLaw, Exchanges, exchanges_s, sent_rows
 from phaze.cost.kernels.fitted_constants import GENERIC, Constants

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from phaze.arrays import Floats
-from phaze.cost.collective_algorithms import (
+from phaze.cost.collectives.collective_algorithms import (
     Level,
     algorithm_possible,
     bandwidth_share,
@@ -20,8 +20,8 @@ from phaze.cost.collective_algorithms import (
     sweeps,
     terms,
 )
-from phaze.cost.collective_law import Law, sum_of
-from phaze.cost.collective_synthesis import Stage, Way, synthesized, unbeaten
+from phaze.cost.collectives.collective_law import Law, sum_of
+from phaze.cost.collectives.collective_synthesis import Stage, Way, synthesized, unbeaten
 from phaze.hardware.cluster_network import Network
 from phaze.hardware.network_tiers import NAMED, Algorithm, Medium
 from phaze.workload.work import Collective, Link

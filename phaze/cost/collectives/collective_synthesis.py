@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from phaze.cost.collective_algorithms import Level, joins_all
-from phaze.cost.collective_law import Law
+from phaze.cost.collectives.collective_algorithms import Level, joins_all
+from phaze.cost.collectives.collective_law import Law
 from phaze.hardware.network_tiers import Algorithm
 
 
