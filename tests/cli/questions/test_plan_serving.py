@@ -12,7 +12,7 @@ import typer
 
 from phaze.cli.main import app
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "serving.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "serving.md").read_text(encoding="utf-8")
 
 SERVED = """
 schema_version: 1

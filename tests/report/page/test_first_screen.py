@@ -76,13 +76,13 @@ def test_the_command_can_be_copied(document):
 
 def test_the_page_of_validation_opens_with_the_errors_that_reports_state():
     page = (
-        (Path(__file__).parents[2] / "docs" / "validation.md").read_text().partition("## Every data set")[0]
+        (Path(__file__).parents[3] / "docs" / "validation.md").read_text().partition("## Every data set")[0]
     )
     for name, by_rung in stated_errors().items():
         error = by_rung[Fidelity.ANALYTIC]
         told = f"| {KINDS[name].words} | {error.median_pct:.1f} % | {error.p90_pct:.1f} % | {error.rows:,} "
         assert told in page
-    front = (Path(__file__).parents[2] / "docs" / "index.md").read_text()
+    front = (Path(__file__).parents[3] / "docs" / "index.md").read_text()
     time = stated_errors()["training_time"][Fidelity.ANALYTIC]
     assert f"{time.rows:,} published training runs" in front
     assert f"{time.median_pct:.0f} %" in front

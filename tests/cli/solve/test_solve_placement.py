@@ -11,7 +11,7 @@ from hypothesis import given
 from instances import PLACEMENT
 from test_solve_fuzz import FUZZ, check, mutated
 
-PAGE = Path(__file__).parents[2] / "docs" / "formats" / "placement-2.md"
+PAGE = Path(__file__).parents[3] / "docs" / "formats" / "placement-2.md"
 GRAPH = json.loads(re.search(r"```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1])
 
 

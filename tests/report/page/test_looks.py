@@ -1,6 +1,6 @@
 """How the pages look: compared with kept pictures, and laid out without overlap, cut text or tiny type.
 
-After a wanted change: DSE_LOOKS=keep python -m pytest tests/report/test_looks.py -n 0, then look at what changed.
+After a wanted change: DSE_LOOKS=keep python -m pytest tests/report/page/test_looks.py -n 0, then look at what changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from phaze.report.figures.plan_figures import PlanContents
 from phaze.report.page.answer_pages import plan_page, run_page
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
-KEPT = Path(__file__).parents[1] / "data" / "looks"
+KEPT = Path(__file__).parents[2] / "data" / "looks"
 VIEWS = {
     "run-wide": (1280, False),
     "run-dark": (1280, True),

@@ -16,7 +16,7 @@ from phaze.parallel.framework import load_framework
 from phaze.parallel.plan_choices import load_plans
 from phaze.workload.workload_loader import load_workload
 
-PAGE = Path(__file__).parents[2] / "docs" / "assumptions.md"
+PAGE = Path(__file__).parents[3] / "docs" / "assumptions.md"
 HEAD = "| run | workload, chips |"
 NETWORKS = {"a100-80gb": "hgx-a100", "h100": "hgx-h100"}
 HELD = {

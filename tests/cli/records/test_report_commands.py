@@ -146,7 +146,7 @@ def test_what_cannot_be_written_or_is_not_there(run, dse):
 
 
 def test_a_request_that_makes_no_sense_is_told(dse, tmp_path):
-    told = json.loads((Path(__file__).parents[1] / "data" / "documents" / "serving-1.json").read_text())
+    told = json.loads((Path(__file__).parents[2] / "data" / "documents" / "serving-1.json").read_text())
     told["request"]["max_ttft_s"] = "none"
     path = tmp_path / "serving.json"
     path.write_text(json.dumps(told))
