@@ -37,6 +37,17 @@ class GraphFormat(StrEnum):
     SVG = "svg"
     MERMAID = "mermaid"
     CHAKRA = "chakra"
+    ONNX = "onnx"
+
+    @property
+    def suffix(self) -> str:
+        """Ending of its files."""
+        return next(suffix for suffix, known in _SUFFIXES.items() if known is self)
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether it is no text."""
+        return self in (GraphFormat.CHAKRA, GraphFormat.ONNX)
 
 
 _SUFFIXES = {
@@ -46,6 +57,7 @@ _SUFFIXES = {
     ".mmd": GraphFormat.MERMAID,
     ".txt": GraphFormat.TEXT,
     ".et": GraphFormat.CHAKRA,
+    ".onnx": GraphFormat.ONNX,
 }
 
 
@@ -54,6 +66,7 @@ class Graph(Shown):
     """Layers of a model, or operators of one layer, forward and in training backward, and what waits for what."""
 
     drawing: Drawing
+    workload: Workload | None = None
 
     @property
     def nodes(self) -> Table[Row]:
@@ -76,14 +89,16 @@ class Graph(Shown):
         from phaze.inputs.named_choices import choose
 
         wanted = choose(GraphFormat, format, "format")
-        if wanted is GraphFormat.CHAKRA:
-            raise InputError("format chakra is binary: save it as a file that ends in .et")
+        if wanted.is_binary:
+            raise InputError(f"format {wanted} is binary: save it as a file that ends in {wanted.suffix}")
         return graph_text(self.drawing, wanted, _plain_tables)
 
     def save(self, path: str | Path) -> Path:
-        """Write the graph as its suffix says: .svg, .dot, .mmd, .json, .txt, or .et (a Chakra trace of a whole model).
+        """Write the graph as its suffix says: .svg, .dot, .mmd, .json, .txt; of a whole model .et (a Chakra trace) or
+        .onnx (its forward pass in operators of ONNX, weights without content).
 
-        Raises InputError for another suffix, a trace of one layer, and where nobody can write there.
+        Raises InputError for another suffix, a trace or an ONNX file of one layer, operators that ONNX does not have,
+        and where nobody can write there.
         """
         from phaze.runs.atomic_files import check_writable, write_atomically
 
@@ -92,8 +107,9 @@ class Graph(Shown):
             raise InputError(f"{target}: the name must end in one of {', '.join(_SUFFIXES)}")
         check_writable(target)
         wanted = _SUFFIXES[target.suffix.lower()]
-        chakra = wanted is GraphFormat.CHAKRA
-        write_atomically(target, graph_trace(self.drawing) if chakra else self.text(wanted))
+        binary = wanted.is_binary
+        made = graph_bytes(self.workload, self.drawing, wanted) if binary else self.text(wanted)
+        write_atomically(target, made)
         return target
 
     def to_dataframe(self) -> pd.DataFrame:
@@ -133,7 +149,8 @@ def graph(
         'norm'
     """
     model = opened(workload, mode, attention, bind)
-    return Graph(drawing(model, None if layer is None else str(layer), microbatch, tensor_parallel))
+    drawn = drawing(model, None if layer is None else str(layer), microbatch, tensor_parallel)
+    return Graph(drawn, model)
 
 
 @speaks_python
@@ -218,13 +235,23 @@ def graph_text(drawing: Drawing, wanted: GraphFormat, tables: Callable[[Drawing]
     return writers[wanted](drawing)
 
 
-def graph_trace(drawing: Drawing) -> bytes:
-    """The Chakra execution trace of a model's microbatch on one device. Raises InputError for one layer alone."""
+def graph_bytes(model: Workload | None, drawing: Drawing, wanted: GraphFormat) -> bytes:
+    """A whole model as a Chakra execution trace of a microbatch on one device, or as an ONNX file for any batch.
+
+    Raises InputError for one layer alone, and in ONNX for a share of tensor parallelism and what ONNX does not have.
+    """
     from phaze.report.exports.chakra_trace import to_chakra
 
+    kind = "a Chakra trace" if wanted is GraphFormat.CHAKRA else "an ONNX file"
     if drawing.layer is not None:
-        raise InputError("a Chakra trace is of the whole model, without --layer")
-    return to_chakra(drawing.chain)
+        raise InputError(f"{kind} is of the whole model, without --layer")
+    if wanted is GraphFormat.CHAKRA:
+        return to_chakra(drawing.chain)
+    if drawing.chain.tensor_parallel > 1 or model is None:
+        raise InputError(f"{kind} is of the whole model, without --tensor-parallel")
+    from phaze.report.exports.onnx.onnx_file import to_onnx
+
+    return to_onnx(model)
 
 
 def _plain_tables(drawing: Drawing) -> str:

@@ -28,8 +28,8 @@ def command(
     format: Annotated[
         str,
         typer.Option(
-            help="text, svg, dot (for Graphviz), mermaid, json, or chakra: an execution trace of the whole model.",
-            autocompletion=one_of("text", "dot", "json", "mermaid", "svg", "chakra"),
+            help="text, svg, dot (Graphviz), mermaid, json; of the whole model chakra, an execution trace, or onnx.",
+            autocompletion=one_of("text", "dot", "json", "mermaid", "svg", "chakra", "onnx"),
         ),
     ] = "text",
     out: Annotated[Path | None, typer.Option(help="File to write (default: stdout).")] = None,
@@ -41,31 +41,32 @@ def command(
         dse graph resnet50 --layer bottleneck1 --format mermaid
         dse graph gpt3 --mode decode --tensor-parallel 8
         dse graph gpt3 --tensor-parallel 8 --format chakra --out gpt3.0.et
+        dse graph llama2-7b --format onnx --out llama2-7b.onnx
 
     See also: dse workloads show for FLOPs and bytes.
     """
-    from phaze.api.workload_verbs import GraphFormat, drawing, graph_text, graph_trace
+    from phaze.api.workload_verbs import GraphFormat, drawing, graph_bytes, graph_text
     from phaze.inputs.named_choices import choose
     from phaze.inputs.task_inputs import open_workload
 
     wanted = choose(GraphFormat, format, "--format")
     model = open_workload(workload, mode=mode, attention=attention, bind=bind or ())
     drawn = drawing(model, layer, microbatch, tensor_parallel)
-    if wanted is GraphFormat.CHAKRA:
-        _write_trace(graph_trace(drawn), out)
+    if wanted.is_binary:
+        _write_bytes(graph_bytes(model, drawn, wanted), out, f"--format {wanted}", wanted.suffix)
     else:
         _write(graph_text(drawn, wanted, _tables), out)
 
 
-def _write_trace(trace: bytes, out: Path | None) -> None:
+def _write_bytes(content: bytes, out: Path | None, option: str, suffix: str) -> None:
     """Write a file of bytes. InputError without one."""
     from phaze.errors import InputError
     from phaze.runs.atomic_files import check_writable, write_atomically
 
     if out is None:
-        raise InputError("--format chakra is binary: say where with --out FILE.et")
+        raise InputError(f"{option} is binary: say where with --out FILE{suffix}")
     check_writable(out)
-    write_atomically(out, trace)
+    write_atomically(out, content)
     _tell(out)
 
 

@@ -77,7 +77,7 @@ class Lowering:
         extent = self.extents[name]
         if not extent.is_floating or math.prod(extent.shape) == 1 or not self._is_trained(name):
             return None
-        selected = self._view(name, {"Gather", "Slice"} if extent.batch_axis is None else {"Expand", "Tile"})
+        selected = self._selected(name)
         return self.parameter(name) if selected is None and extent.batch_axis is None else selected
 
     def _is_trained(self, name: str) -> bool:
@@ -92,6 +92,31 @@ class Lowering:
             return math.prod(self.extents[name].shape) > 1
         # A weight may be written as a constant of its shape, by files that leave the numbers out.
         return maker.op_type == "ConstantOfShape" or any(self._is_trained(i) for i in maker.input if i)
+
+    def _selected(self, name: str) -> str | None:
+        """A constant as a view of the parameter that it selects from or repeats, in whatever layout."""
+        if self.extents[name].batch_axis is not None:
+            return self._view(name, {"Expand", "Tile"})
+        root = self.root(name)
+        selected = self._view(root, {"Gather", "Slice"})
+        if selected is not None and root != name and name not in self.declared:
+            self.declared[name] = self.shape(name)
+            self.builder.add(name, OpKind.VIEW, [root], self.shape(name), FLOAT_BYTES)
+        return None if selected is None else name
+
+    def single_bias(self, node: NodeProto) -> str | None:
+        """The bias of a product with one result: a stored row of one number, added to a last axis of one."""
+        stored = [name for name in node.input if name not in self.graph.live]
+        if len(stored) != 1 or self.extents[stored[0]].shape != (1,) or not self._is_stored(stored[0]):
+            return None
+        product = self.makers.get(next(name for name in node.input if name != stored[0]))
+        return self.parameter(stored[0]) if product is not None and product.op_type == "MatMul" else None
+
+    def _is_stored(self, name: str) -> bool:
+        """Whether a constant of real numbers lies in the file, perhaps as its shape alone."""
+        maker = self.makers.get(name)
+        stored = maker is None or maker.op_type == "ConstantOfShape"
+        return stored and self.extents[name].is_floating
 
     def _view(self, name: str, operators: Collection[str]) -> str | None:
         """A constant as a view of the parameter it repeats or selects from (class token, positions)."""

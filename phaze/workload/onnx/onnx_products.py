@@ -64,7 +64,7 @@ def convert_gemm(low: Lowering, node: NodeProto) -> None:
         for flag, key in (("transpose_a", "transA"), ("transpose_b", "transB"))
         if attributes.get(key)
     }
-    bias = low.operand(node.input[2]) if len(node.input) > 2 and node.input[2] else None
+    bias = low.tensor(node.input[2]) if len(node.input) > 2 and node.input[2] else None
     name = out if bias is None else f"{out}.product"
     low.builder.add(name, OpKind.MATMUL, factors, low.shape(out), low.element_bytes(out), **flags)
     if bias is not None:

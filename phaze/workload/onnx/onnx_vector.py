@@ -43,6 +43,9 @@ def convert_element_wise(function: str, low: Lowering, node: NodeProto) -> None:
 def convert_binary(function: str, with_constant: str, low: Lowering, node: NodeProto) -> None:
     """Two operands, or one and a number."""
     operands = low.operands(node)
+    bias = low.single_bias(node) if function == "add" and len(operands) == 1 else None
+    if bias is not None:
+        operands.append(bias)
     if len(operands) > 1:
         low.emit(node, OpKind.ELEMENTWISE, operands, function=function)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -208,3 +209,17 @@ def test_wrong_requests_are_one_sentence(dse, arguments, message):
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
+
+
+def test_an_onnx_file_of_a_workload_is_read_as_that_workload(dse, tmp_path):
+    file = tmp_path / "resnet18.onnx"
+    assert dse("graph", "resnet18", "--format", "onnx", "--out", file)[0] == 0
+    assert load_workload(str(file)).parameter_count == 11_689_512
+    for more, told in (
+        (("--layer", 2, "--out", file), "without --layer"),
+        ((), "say where with --out FILE.onnx"),
+        (("--mode", "decode", "--out", file), "no key-value cache|over whole sequences|decode"),
+    ):
+        code, _, err = dse("graph", "resnet18", "--format", "onnx", *more)
+        assert code == 2
+        assert re.search(told, err)

@@ -102,6 +102,31 @@ def test_gemm(tmp_path, transposed):
     assert graph.operators[0].attributes.get("transpose_b", False) == bool(transposed)
 
 
+def test_a_bias_of_one_number_is_a_parameter_and_a_number_of_a_formula_is_none(tmp_path):
+    nodes = [
+        node("MatMul", ["x", "w"], ["p"]),
+        node("Add", ["p", "b"], ["q"]),
+        node("Add", ["q", "c"], ["y"]),
+    ]
+    graph = graph_of(tmp_path, nodes, [tensor("x", 1, 5)], [weight("w", 5, 1), weight("b", 1), weight("c")])
+    assert [op.attributes.get("function") for op in graph.operators] == [None, "add", "scale"]
+    assert [t.name for t in graph.parameters()] == ["b", "w"]
+    gemm = [node("Gemm", ["x", "w", "b"], ["y"])]
+    graph = graph_of(tmp_path, gemm, [tensor("x", 1, 5)], [weight("w", 5, 1), weight("b", 1)])
+    assert [t.name for t in graph.parameters()] == ["b", "w"]
+
+
+def test_rows_of_a_table_in_another_order_of_axes_stay_the_table(tmp_path):
+    nodes = [
+        node("Gather", ["table", "places"], ["rows"]),
+        node("Transpose", ["rows"], ["bias"], perm=[2, 0, 1]),
+        node("Add", ["x", "bias"], ["y"]),
+    ]
+    places = helper.make_tensor("places", TensorProto.INT64, (3, 3), [0] * 9)
+    graph = graph_of(tmp_path, nodes, [tensor("x", 1, 2, 3, 3)], [weight("table", 7, 2), places])
+    assert [(t.name, t.shape) for t in graph.parameters()] == [("table", (7, 2))]
+
+
 def test_matmul_with_parameter_activation_and_vector(tmp_path):
     nodes = [
         node("MatMul", ["x", "w"], ["q"]),

@@ -1,0 +1,1 @@
+"""ONNX files of workloads: the forward pass in operators of the standard, weights without content."""
