@@ -153,6 +153,8 @@ class Recount(RecountedMemory):
         reduced = {one: self._reducing_s(one) if reduces else 0.0 for one in alike}
         gather = [gathered[block.layers] * (block.sharded or not mixed) for block in blocks]
         reduce = [reduced[block.layers] * (block.sharded or not mixed) for block in blocks]
+        if not (any(gather) or any(reduce)):
+            return
         if not framework.hides_gathers:
             side.gathered_s, side.reduced_s = sum(gather), sum(reduce)
             return
@@ -163,7 +165,7 @@ class Recount(RecountedMemory):
         side.reduced_s = both[0] - side.gathered_s
         side.hidden_s += sum(gather) + sum(reduce) - both[1]
 
-    @property
+    @cached_property
     def _mixes(self) -> bool:
         """Whether replicas divide the weights of some blocks and keep those of others whole."""
         return any(block.sharded for chunk in self.chunks for block in chunk)
