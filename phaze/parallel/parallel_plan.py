@@ -71,7 +71,8 @@ class ParallelPlan:
     weights are dropped after forward and gathered again (ZeRO 3). `offload`: what lies in the host's memory.
     `layers`: what of every repeated group full recompute applies to, in model order, `recomputed` being the groups of
     every part of which something runs again; empty, all of these groups. `branches`: whether parts that need nothing of
-    one another run side by side: stages are a graph, in the order of its layers, each on a device of its own.
+    one another run side by side: stages are a graph, each on a device of its own. `layer_order`: places of its layers
+    in the order in which they are cut, so that a stage may hold parts of several branches; empty, the graph's own.
     """
 
     microbatch: int
@@ -93,6 +94,7 @@ class ParallelPlan:
     grain: Grain = Grain.BLOCK
     layers: tuple[LayerRun, ...] = ()
     branches: bool = False
+    layer_order: tuple[int, ...] = ()
 
     @property
     def stays_whole(self) -> bool:
@@ -194,6 +196,8 @@ def check_admissible(plan: ParallelPlan, cluster: Cluster, microbatches: int) ->
         raise InputError(f"{s.sharding.expert} groups of experts do not divide {s.expert_ranks} devices")
     if s.shard_group is not None and s.replicas % s.shard_group:
         raise InputError(f"groups of {s.shard_group} do not divide {s.replicas} replicas")
+    if s.layer_order and not s.branches:
+        raise InputError("layers have another order than the model's where branches run side by side only")
     if s.branches:
         _check_branches(s)
     if s.shards_layers and (s.zero is not Zero.OPTIMIZER or not s.reshards):
@@ -212,6 +216,8 @@ def _check_branches(plan: ParallelPlan) -> None:
         raise InputError(
             "where branches run side by side nothing is left to hosts, and blocks recompute whole"
         )
+    if plan.layer_order and plan.grain is not Grain.LAYER:
+        raise InputError("layers in an order of their own are cut one by one, not in blocks")
 
 
 def check_mode(plan: ParallelPlan, mode: Mode) -> None:

@@ -9,6 +9,7 @@ sharded) and per microbatch, in SI units.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
@@ -357,3 +358,22 @@ class LayerGraph:
     def is_chain(self) -> bool:
         """Whether every layer feeds the next one and no other."""
         return [(e.source, e.target) for e in self.edges] == list(pairwise(range(len(self.order.index))))
+
+    def in_order(self, places: Sequence[int]) -> LayerGraph:
+        """The same graph with its layers in another order, by their places in this one.
+
+        Raises ValueError where a layer is left out or stands twice, where an edge would lead backwards, and where
+        parameters are tied and the first or the last layer, which exchange their gradients, is another one.
+        """
+        chain, count = self.order, len(self.order.index)
+        if sorted(places) != list(range(count)):
+            raise ValueError(f"{len(places)} places do not name each of {count} layers once")
+        if chain.tied_parameters and (places[0], places[-1]) != (0, count - 1):
+            raise ValueError("layers with tied parameters stay the first and the last")
+        now = {place: at for at, place in enumerate(places)}
+        edges = [LayerEdge(now[e.source], now[e.target], e.boundary_bytes) for e in self.edges]
+        if any(e.source >= e.target for e in edges):
+            raise ValueError("a layer stands ahead of one that it reads")
+        index, names = (tuple(each[place] for place in places) for each in (chain.index, chain.names))
+        ordered = sorted(edges, key=lambda e: (e.source, e.target))
+        return LayerGraph(replace(chain, index=index, names=names), tuple(ordered))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import combinations
 
+import networkx
 import numpy as np
 from strategy_cases import estimator, framework
 
 from phaze.parallel.framework import Framework
 from phaze.parallel.parallel_plan import ParallelPlan
+from phaze.parallel.plan_search.branch_cuts import ordered_cut
 from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.workload.graph_workload import GraphWorkload
 from phaze.workload.operators.operator_graph import GraphBuilder, OperatorGraph, OpKind
@@ -86,9 +87,31 @@ def cut_before(e: Estimator, plan: ParallelPlan, *names: str) -> ParallelPlan:
 
 
 def every_cut(e: Estimator, deep: ParallelPlan) -> Iterator[ParallelPlan]:
-    """A plan with every cut between layers whose stages are no chain."""
-    count = len(e.chain(deep).index)
-    for ends in combinations(range(1, count), deep.pipeline_parallel - 1):
-        plan = replace(deep, stages=tuple(np.diff([0, *ends, count]).tolist()))
-        if not e.layouts.edges(plan).graph.is_chain:
+    """A plan with every cut into convex stages, whatever branches they hold parts of; chains of blocks aside."""
+    edges = [(way.source, way.target) for way in e.workload.layer_graph(deep.microbatch, deep.sharding).edges]
+    for stages in every_partition(len(e.chain(deep).index), tuple(edges), deep.pipeline_parallel):
+        cut = ordered_cut(stages, edges)
+        assert cut is not None
+        plan = replace(deep, stages=cut.sizes, layer_order=cut.order)
+        if cut.order or not e.layouts.edges(plan).graph.is_chain:
             yield plan
+
+
+@cache
+def every_partition(count: int, edges: tuple[tuple[int, int], ...], parts: int) -> list[list[list[int]]]:
+    """All ways to deal layers out to so many stages that do not feed one another both ways."""
+    found = []
+    for homes in _dealt(count, parts):
+        ways = networkx.DiGraph((homes[u], homes[v]) for u, v in edges if homes[u] != homes[v])
+        if networkx.is_directed_acyclic_graph(ways):
+            found.append([[i for i in range(count) if homes[i] == part] for part in range(parts)])
+    return found
+
+
+def _dealt(count: int, parts: int) -> Iterator[tuple[int, ...]]:
+    """Stages of so many layers, numbered as they are met."""
+    if count == 0:
+        yield from [()] if parts == 0 else []
+    elif 0 < parts <= count:
+        yield from ((*few, parts - 1) for few in _dealt(count - 1, parts - 1))
+        yield from ((*few, home) for few in _dealt(count - 1, parts) for home in range(parts))

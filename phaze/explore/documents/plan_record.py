@@ -60,6 +60,11 @@ class StrategyRecord(Record):
         default=None,
         description="branches side by side: the stages, from 1, that each stage feeds; none: the next one alone",
     )
+    layer_order: list[int] | None = Field(
+        default=None,
+        description="branches side by side: layers, from 0, in the order in which stages take them, so that a stage "
+        "may hold parts of several branches; none: that of the model",
+    )
     grain: str = Field(
         default="block",
         description="what counts as one of the blocks that are cut and recomputed: block, or layer (half a block)",

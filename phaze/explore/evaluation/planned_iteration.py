@@ -243,6 +243,7 @@ def strategy_record(
         order=s.order.value,
         blocks=list(s.stages) or None,
         feeds=_feeds(edges.graph) if edges else None,
+        layer_order=list(s.layer_order) or None,
         grain=s.grain.value,
         offload=[what.value for what in Offload if what in s.offload],
     )
@@ -276,6 +277,7 @@ def strategy_of(record: StrategyRecord) -> ParallelPlan:
         order=RankOrder(record.order),
         stages=tuple(record.blocks or ()),
         branches=record.feeds is not None,
+        layer_order=tuple(record.layer_order or ()),
         grain=Grain(record.grain),
         offload=frozenset(map(Offload, record.offload)),
     )

@@ -2,7 +2,8 @@
 
 Layers are in an order that has every branch in one piece. A stage that holds the end of one branch and the start of the
 next makes the second wait for the first, so that branches are also cut apart; how many stages each of them gets follows
-from what its layers take.
+from what its layers take. Stages that hold parts of several branches otherwise need another order of the layers
+(`ordered_cut`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +20,31 @@ from phaze.solvers.placement.partition import balanced_cuts
 
 FEW = 4
 """Branches, or joins, of which every choice is cut apart; of more, all or none."""
+
+
+class LayerCut(NamedTuple):
+    """Layers of every stage, and places of all layers in the order in which they are cut; empty, their own."""
+
+    sizes: tuple[int, ...]
+    order: tuple[int, ...] = ()
+
+
+def ordered_cut(stages: Sequence[Sequence[int]], edges: Sequence[tuple[int, int]]) -> LayerCut | None:
+    """The cut that has these stages, of ascending layers; in the layers' own order where that has them.
+
+    Otherwise what is ready and starts first comes first. None where stages feed one another both ways.
+    """
+    home = {layer: number for number, stage in enumerate(stages) for layer in stage}
+    ways = {(home[u], home[v]) for u, v in edges if home[u] != home[v]}
+    left, found = sorted(range(len(stages)), key=lambda number: stages[number][0]), list[int]()
+    while left:
+        ready = (n for n in left if not any(u in left for u, v in ways if v == n))
+        if (first := next(ready, None)) is None:
+            return None
+        left.remove(first)
+        found.append(first)
+    order = tuple(layer for number in found for layer in stages[number])
+    return LayerCut(tuple(len(stages[n]) for n in found), () if order == tuple(sorted(order)) else order)
 
 
 def branch_cuts(

@@ -9,20 +9,24 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import product
+from itertools import pairwise, product
 from typing import NamedTuple
 
+import numpy as np
+
+from phaze.arrays import Floats
 from phaze.parallel.chunk_division import Grain
 from phaze.parallel.parallel_plan import ParallelPlan, changed_plan
 from phaze.parallel.pipelines.pipeline_bounds import pipeline_bound_s
 from phaze.parallel.pipelines.pipeline_schedule import Schedule, refusal
 from phaze.parallel.plan_batches.memory_fit import fits
-from phaze.parallel.plan_search.branch_cuts import branch_cuts
+from phaze.parallel.plan_search.branch_cuts import LayerCut, branch_cuts, ordered_cut
 from phaze.parallel.plan_search.plan_lower_bounds import rest_key, rest_s
 from phaze.parallel.plan_space import PlanSpace
 from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.parallel.training.memory.memory_footprint import recomputed_groups
 from phaze.parallel.training.stage_times import GroupPasses
+from phaze.solvers.placement.general import GraphCuts
 from phaze.tolerances import BOUND_ROUNDING
 
 
@@ -37,7 +41,7 @@ class BoundedPlan(NamedTuple):
 class BranchingPlans:
     """The plans of a space whose stages are a graph that is no chain, on the architecture of an estimator.
 
-    Stages are cut between any two layers, as of `branch_cuts`.
+    Stages are cut between any two layers, as of `branch_cuts`, and of `GraphCuts`.
     """
 
     estimator: Estimator
@@ -69,9 +73,26 @@ class BranchingPlans:
         yield from () if fit.plan is None else (fit.plan,)
 
     def is_graph(self, plan: ParallelPlan) -> bool:
-        """Whether its stages are no chain."""
+        """Whether its stages are no chain of layers in the model's order."""
         edges = self.estimator.layouts.edges(plan)
-        return edges is not None and not edges.graph.is_chain
+        return edges is not None and (bool(plan.layer_order) or not edges.graph.is_chain)
+
+    def moved(self, plan: ParallelPlan) -> Iterator[LayerCut]:
+        """Cuts with one layer in another stage, of those that hold what it reads or what reads it, or are next."""
+        order = plan.layer_order or range(sum(plan.stages))
+        ends = np.cumsum([0, *plan.stages]).tolist()
+        stages = [sorted(order[a:b]) for a, b in pairwise(ends)]
+        home = {layer: number for number, stage in enumerate(stages) for layer in stage}
+        near = {(layer, number + more) for layer, number in home.items() for more in (-1, 1)}
+        near |= {pair for u, v in self._ways for pair in ((u, home[v]), (v, home[u]))}
+        tied = self.estimator.chain(plan).tied_parameters
+        for layer, to in sorted(near):
+            if to != home[layer] and 0 <= to < len(stages) and len(stages[home[layer]]) > 1:
+                now = [[one for one in stage if one != layer] for stage in stages]
+                now[to] = sorted([*now[to], layer])
+                cut = ordered_cut(now, self._ways)
+                if cut is not None and (not tied or _keeps_ends(cut.order)):
+                    yield cut
 
     def busy_bound_s(self, plan: ParallelPlan) -> float:
         """Lower bound of the pipelines of a plan, without exchanges of ZeRO."""
@@ -111,19 +132,35 @@ class BranchingPlans:
         cuts = self._cuts(shape, max(deeps))
         for stages, some in deeps.items():
             for cut, deep in product(cuts.get(stages, ()), some):
-                plan = changed_plan(deep, stages=cut)
+                plan = changed_plan(deep, stages=cut.sizes, layer_order=cut.order)
                 if self.is_graph(plan):
                     yield BoundedPlan(self.bound_s(plan), plan)
 
-    def _cuts(self, shape: ParallelPlan, most: int) -> dict[int, tuple[tuple[int, ...], ...]]:
+    def _cuts(self, shape: ParallelPlan, most: int) -> dict[int, list[LayerCut]]:
         """Cuts of the layers of a shape, by what they take where no more runs again than has to."""
         again = recomputed_groups(self.estimator.division(shape), shape)
         rows = GroupPasses(self.estimator.passes(shape)[None]).running(again[None])[:, 0]
-        return branch_cuts(rows[:3].sum(axis=0), self._edges(shape), most)
+        layer_s = rows[:3].sum(axis=0)
+        found = {
+            stages: [LayerCut(sizes) for sizes in cuts]
+            for stages, cuts in branch_cuts(layer_s, self._ways, most).items()
+        }
+        tied = self.estimator.chain(shape).tied_parameters
+        for stages, cuts in self._exact(layer_s).cuts(layer_s, most).items():
+            known = found.setdefault(stages, [])
+            for cut in filter(None, (ordered_cut(cut, self._ways) for cut in cuts)):
+                known += [cut] if cut not in known and (not tied or _keeps_ends(cut.order)) else []
+        return found
 
-    def _edges(self, shape: ParallelPlan) -> Sequence[tuple[int, int]]:
-        """Edges between layers, in order."""
-        edges = self.estimator.workload.layer_graph(shape.microbatch, shape.sharding).edges
+    def _exact(self, layer_s: Floats) -> GraphCuts:
+        """Cuts of the graph over all convex stages, of layers that are put together by what they first take."""
+        key = "graph cuts", tuple(self._ways)
+        return self.estimator.layouts.once(key, lambda: GraphCuts.of(layer_s.tolist(), self._ways))
+
+    @cached_property
+    def _ways(self) -> Sequence[tuple[int, int]]:
+        """Edges between layers, in order, which no microbatch and no width changes."""
+        edges = self.estimator.workload.layer_graph(self.space.microbatches[0], self.space.tensor[0]).edges
         return sorted((edge.source, edge.target) for edge in edges)
 
     def bound_s(self, plan: ParallelPlan) -> float:
@@ -137,3 +174,8 @@ class BranchingPlans:
             every = [changed_plan(plan, zero=zero, order=order) for zero, order in product(zeros, orders)]
             self._rests[key] = rest_s(self.estimator, [every])[0]
         return self._rests[key]
+
+
+def _keeps_ends(order: Sequence[int]) -> bool:
+    """Whether the first and the last layer of a model stay there."""
+    return not order or (order[0], order[-1]) == (0, len(order) - 1)

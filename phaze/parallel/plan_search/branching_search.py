@@ -71,15 +71,11 @@ class BranchingSearch:
             one = better
 
     def _moved(self, one: EvaluatedPlan) -> Iterator[EvaluatedPlan]:
-        """The plan with a layer more in one stage and one less in the next, or the other way round, where that fits."""
+        """The plan with a layer in another stage of its neighbours in the graph, where that fits."""
         whole = self.whole[one.plan]
-        for stage in range(len(whole.stages) - 1):
-            for more in (1, -1):
-                sizes = [*whole.stages]
-                sizes[stage], sizes[stage + 1] = sizes[stage] + more, sizes[stage + 1] - more
-                if min(sizes) > 0:
-                    moved = changed_plan(whole, stages=tuple(sizes))
-                    yield from self._as_it_fits(moved, one.iteration.iteration_s)
+        for cut in self.plans.moved(whole):
+            moved = changed_plan(whole, stages=cut.sizes, layer_order=cut.order)
+            yield from self._as_it_fits(moved, one.iteration.iteration_s)
 
     def _as_it_fits(self, plan: ParallelPlan, beat_s: float) -> Iterator[EvaluatedPlan]:
         """The plan, if it is still a graph and no bound rules out that it beats so many seconds."""

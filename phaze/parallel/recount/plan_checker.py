@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import inf, isclose
 
@@ -24,7 +24,7 @@ from phaze.parallel.training.kind_times import KindTime
 from phaze.parallel.training.mixed_estimate import MixedEstimator
 from phaze.tolerances import SAME
 from phaze.workload.parallel_degrees import Parallel
-from phaze.workload.work import block_of
+from phaze.workload.work import LayerEdge, block_of
 
 
 class PlanError(Exception):
@@ -81,8 +81,19 @@ class _Check:
         s, link = self.plan, float(e.table["link_bandwidth_bytes_per_s"][0])
         rest = e.cluster, e.framework.running(e.workload), e.workload.numerics, e.table
         known: dict[tuple[object, ...], float] = e.layouts.once(("counted again", link), dict)
-        edges = e.workload.layer_graph(s.microbatch, s.sharding).edges if s.branches else ()
-        return Recount(s, e.layer_costs(s), e.division(s), *rest, known, edges)
+        return Recount(s, e.layer_costs(s), e.division(s), *rest, known, self._edges(e))
+
+    def _edges(self, e: Estimator) -> tuple[LayerEdge, ...]:
+        """Tensors between layers by their names in the chain, where branches run side by side."""
+        if not self.plan.branches:
+            return ()
+        graph = e.workload.layer_graph(self.plan.microbatch, self.plan.sharding)
+        at = {name: place for place, name in enumerate(e.chain(self.plan).names)}
+        _require(len(at) == len(graph.order.names), "a layer stands twice")
+        places = [at[name] for name in graph.order.names]
+        found = [replace(way, source=places[way.source], target=places[way.target]) for way in graph.edges]
+        _require(all(way.source < way.target for way in found), "a layer stands ahead of one that it reads")
+        return tuple(found)
 
     @cached_property
     def ran(self) -> Timeline:

@@ -22,7 +22,14 @@ from phaze.hardware.derived_figures import under_load
 from phaze.parallel.chunk_division import Division
 from phaze.parallel.cluster import Cluster, Recompute
 from phaze.parallel.framework import Framework
-from phaze.parallel.parallel_plan import Offload, ParallelPlan, Zero, check_admissible, check_mode
+from phaze.parallel.parallel_plan import (
+    Offload,
+    ParallelPlan,
+    Zero,
+    changed_plan,
+    check_admissible,
+    check_mode,
+)
 from phaze.parallel.pipelines.chunk_times import Chunks
 from phaze.parallel.pipelines.pipeline_schedule import chunks_of
 from phaze.parallel.pipelines.pipeline_simulation import pipeline_s, simulate
@@ -130,6 +137,8 @@ class Estimator:
     def _once(self, plan: ParallelPlan, *, least: bool = False) -> LayerCosts:
         """Costs of the layers where tied parameters count at both ends; `least`: as of `least_passes`."""
         self._look_at_the_clock()
+        if plan.layer_order:
+            return self._in_order(plan, least=least)
         selective = plan.recompute is Recompute.SELECTIVE
         spared = plan.kept | plan.offloaded
         key = (plan.microbatch, plan.sharding, selective, spared, least, plan.branches)
@@ -137,6 +146,11 @@ class Estimator:
             self._kept[key] = self._layer_costs(plan, least=least)
         found: LayerCosts = self._kept[key]
         return found
+
+    def _in_order(self, plan: ParallelPlan, *, least: bool) -> LayerCosts:
+        """Costs of the layers as the plan orders them, which are those of any other order."""
+        found, chain = self._once(changed_plan(plan, layer_order=()), least=least), self.chain(plan)
+        return self.once(("in order", id(found), id(chain)), lambda: replace(found, chain=chain))
 
     def once(self, key: Hashable, work_out: Callable[[], T]) -> T:
         """Value of a key, worked out the first time that it is asked for."""

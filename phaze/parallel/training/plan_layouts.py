@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from phaze.arrays import Flags, Floats, Integers
+from phaze.errors import InputError
 from phaze.parallel.chunk_division import Division, Grain, cut, even, inside_blocks, undivided
 from phaze.parallel.cluster import Cluster, Recompute
 from phaze.parallel.framework import Framework, ParameterBytes
@@ -29,7 +30,7 @@ from phaze.parallel.training.memory.memory_footprint import (
 from phaze.parallel.training.memory.recomputation import with_adapters_only, with_copies
 from phaze.parallel.training.memory.recomputed_layers import recomputed_units, with_units
 from phaze.parallel.training.stage_edges import StageEdges
-from phaze.workload.work import LayerChain, LayerEdge
+from phaze.workload.work import LayerChain, LayerEdge, LayerGraph
 from phaze.workload.workload import Workload
 
 T = TypeVar("T")
@@ -48,7 +49,11 @@ class PlanLayouts:
         """The layers of the model as a device runs them, parameters of both ends counted at both."""
         selective = plan.recompute is Recompute.SELECTIVE
         key = "chain", plan.microbatch, plan.sharding, selective, plan.branches
-        return self.once(key, lambda: self._chain(plan, selective=selective))
+        found = self.once(key, lambda: self._chain(plan, selective=selective))
+        if not plan.layer_order:
+            return found
+        ordered = *key, plan.layer_order
+        return self.once(ordered, lambda: _in_order(LayerGraph(found, ()), plan).order)
 
     def _chain(self, plan: ParallelPlan, *, selective: bool) -> LayerChain:
         s, framework = plan, self.framework
@@ -63,7 +68,8 @@ class PlanLayouts:
     def sizes(self, plan: ParallelPlan) -> LayerSizes:
         """The layers with tied parameters counted once where one device has both ends."""
         s = plan
-        key = "sizes", s.microbatch, s.sharding, s.recompute is Recompute.SELECTIVE, s.joins_ends, s.branches
+        selective = s.recompute is Recompute.SELECTIVE
+        key = "sizes", s.microbatch, s.sharding, selective, s.joins_ends, s.branches, s.layer_order
         return self.once(
             key, lambda: LayerSizes(self.joined(self.chain(s)) if s.joins_ends else self.chain(s))
         )
@@ -86,11 +92,12 @@ class PlanLayouts:
         if not plan.branches:
             return None
         division = self.division(plan)
-        key = "edges", plan.microbatch, division.chunks, plan.grain
+        key = "edges", plan.microbatch, division.chunks, plan.grain, plan.layer_order
         return self.once(key, lambda: StageEdges.of(self._layer_edges(plan), division))
 
     def _layer_edges(self, plan: ParallelPlan) -> tuple[LayerEdge, ...]:
-        return self.workload.layer_graph(plan.microbatch, plan.sharding).edges
+        graph = self.workload.layer_graph(plan.microbatch, plan.sharding)
+        return _in_order(graph, plan).edges if plan.layer_order else graph.edges
 
     def held(self, plan: ParallelPlan) -> Integers:
         """Microbatches in flight on every device for each of its chunks, (p, K, slots), as of `in_flight_peak`."""
@@ -171,3 +178,11 @@ class PlanLayouts:
             self._kept[key] = work_out()
         found: T = self._kept[key]
         return found
+
+
+def _in_order(graph: LayerGraph, plan: ParallelPlan) -> LayerGraph:
+    """The layers as a plan cuts them. Raises InputError for an order that no pipeline runs."""
+    try:
+        return graph.in_order(plan.layer_order)
+    except ValueError as error:
+        raise InputError(f"{graph.order.workload}: {error}") from error

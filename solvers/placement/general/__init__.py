@@ -1,7 +1,8 @@
 """Layer graphs on pipelines of several device types, with options per stage: exact placement.
 
-The exact solver behind `dse solve placement` for instances of format `dse-placement/2`. The plan model of the product
-does not use it: it answers the published question in full, and for chains it is a second opinion on `chain`.
+The exact solver behind `dse solve placement` for instances of format `dse-placement/2`. It answers
+the published question in full, and for chains it is a second opinion on `chain`. The plan model of the product takes
+from it how graphs are cut (`GraphCuts`).
 """
 
 from phaze.solvers.placement.general.general_checker import general_plan_time
@@ -15,6 +16,7 @@ from phaze.solvers.placement.general.general_problem import (
     with_phaze_conventions,
 )
 from phaze.solvers.placement.general.general_search import place_general
+from phaze.solvers.placement.general.graph_cuts import GraphCuts
 from phaze.solvers.placement.general.layer_levels import TooLargeError
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "GeneralProblem",
     "GeneralResult",
     "GeneralStage",
+    "GraphCuts",
     "TooLargeError",
     "from_chain",
     "general_plan_time",

@@ -358,7 +358,7 @@ def _degrees(problem: GeneralProblem) -> Iterator[Iterator[Degree]]:
     Degrees with as many microbatches come together, in rising order, and with them in order of their bounds: a
     larger one has fewer devices per pipeline and a longer reduction.
     """
-    levels = find_levels(problem)
+    levels = find_levels(len(problem.layer_ids), problem.edges)
     figures = [stage_figures(problem, model, levels) for model in problem.models]
     for group in _groups(problem):
         bound = work_bound(problem, [problem.models[i] for i in group])

@@ -8,13 +8,12 @@ components. On a chain the upsets are the suffixes and every level is one stage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from phaze.solvers.arrays import Flags, Integers
-from phaze.solvers.placement.general.general_problem import GeneralProblem
 from phaze.solvers.placement.json_document import InstanceError
 
 
@@ -69,24 +68,28 @@ MOST_LEVELS = 1_000_000
 Components = tuple[int, ...]
 
 
-def find_levels(problem: GeneralProblem) -> Levels:
-    """All levels of the problem's graph.
+def find_levels(
+    layers: int,
+    edges: Sequence[tuple[int, int]],
+    most_upsets: int = MOST_UPSETS,
+    most_levels: int = MOST_LEVELS,
+) -> Levels:
+    """All levels of a graph of so many layers.
 
     Raises:
-        TooLargeError: there are more than MOST_UPSETS upsets, or more than MOST_LEVELS levels and splits.
+        TooLargeError: there are more upsets than that, or more levels and splits.
     """
-    return _Enumeration(problem).levels()
+    return _Enumeration(layers, edges, most_upsets, most_levels).levels()
 
 
 class _Enumeration:
     """Sets of layers as bit masks; stages get their numbers in the order in which they are met."""
 
-    def __init__(self, problem: GeneralProblem) -> None:
-        count = len(problem.layer_ids)
-        self._layers = count
+    def __init__(self, count: int, edges: Sequence[tuple[int, int]], most_upsets: int, most: int) -> None:
+        self._layers, self._most_upsets, self._most = count, most_upsets, most
         self._size = 0
         self._successors, self._neighbours = [0] * count, [0] * count
-        for u, v in problem.edges:
+        for u, v in edges:
             self._successors[u] |= 1 << v
             self._neighbours[u] |= 1 << v
             self._neighbours[v] |= 1 << u
@@ -126,8 +129,8 @@ class _Enumeration:
                 if larger not in found:
                     found[larger] = len(upsets)
                     upsets.append(larger)
-                    if len(upsets) > MOST_UPSETS:
-                        raise _too_large(f"{MOST_UPSETS} upsets (sets of layers that a cut may leave)")
+                    if len(upsets) > self._most_upsets:
+                        raise _too_large(f"{self._most_upsets} upsets (sets of layers that a cut may leave)")
                 growth[-1].append((layer, found[larger]))
         return upsets, growth
 
@@ -170,8 +173,8 @@ class _Enumeration:
 
     def _count_one(self) -> None:
         self._size += 1
-        if self._size > MOST_LEVELS:
-            raise _too_large(f"{MOST_LEVELS} levels (sets of layers between two cuts)")
+        if self._size > self._most:
+            raise _too_large(f"{self._most} levels (sets of layers between two cuts)")
 
 
 def _too_large(most: str) -> TooLargeError:

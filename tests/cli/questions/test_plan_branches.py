@@ -34,7 +34,7 @@ def planned(dse):
 def test_towers_run_side_by_side_and_faster_than_one_after_the_other(dse, planned):
     record = planned["best"]["strategy"]
     assert sum(record["blocks"]) == 60
-    assert record["feeds"] == [[2], [4], [4], []]
+    assert record["feeds"] == [[3], [3], [4], []]
     assert strategy_of(StrategyRecord.model_validate(record)).branches
     assert any("branches side by side" in one for one in planned["certificate"]["scope"])
     code, out, err = dse("plan", *CLIP, "--plans", "any", "--json")

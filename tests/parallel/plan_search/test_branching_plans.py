@@ -10,7 +10,7 @@ from random import Random
 import numpy as np
 import pytest
 from branching_cases import costs, cut_before, every_cut, small_clip, workload
-from phaze.solvers.placement.general import place_general, read_general_problem
+from phaze.solvers.placement.general import GraphCuts, place_general, read_general_problem
 from strategy_cases import framework, small_gpt
 
 from phaze.errors import InputError
@@ -165,22 +165,45 @@ def test_a_tensor_that_two_layers_of_a_stage_read_is_sent_once():
     assert edges.sent_bytes.tolist() == [512 * 256 * 2.0]
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_the_search_against_every_cut(seed):
-    """Never below the best of all cuts, the best of them in most cases, and near it in the others."""
-    random = Random(seed)
-    e = random_costs(random)
-    best_s = fastest_s(e, SPACE)
-    assert best_s * (1 - 1e-12) <= fastest_found_s(e, SPACE) <= best_s * 1.05
-
-
-def test_most_searches_find_the_best_of_all_cuts():
+def test_the_search_against_every_cut():
+    """Against all convex stages, whatever branches they hold parts of: never below the best, and near it."""
     ratios = []
-    for seed in range(12):
-        e = random_costs(Random(100 + seed))
-        if BranchingPlans(e, SPACE).bounded:
-            ratios.append(fastest_found_s(e, SPACE) / fastest_s(e, SPACE))
-    assert sum(ratio <= 1 + 1e-9 for ratio in ratios) >= 0.75 * len(ratios) >= 6
+    for seed in range(8):
+        random = Random(seed)
+        under = framework(hides_transfers=random.random() < 0.5, hides_reduction=random.random() < 0.5)
+        widths = [[random.choice((64, 256, 512, 1024))] for _ in range(2)]
+        e = costs(workload(widths, rows=random.choice((64, 512))), random.choice((3, 4)), 16, under)
+        space = replace(SPACE, microbatches=(1, 2))
+        ratios.append(fastest_found_s(e, space) / fastest_s(e, space))
+    assert min(ratios) >= 1 - 1e-12
+    assert max(ratios) <= 1.08
+    assert sum(ratio <= 1.02001 for ratio in ratios) >= 6
+
+
+def test_stages_hold_parts_of_several_branches():
+    """Two towers, one of them heavy: half of the light one runs beside a part of the heavy one, in no natural order."""
+    e = costs(workload([[1024, 1024], [1024, 256]], rows=2048), 4)
+    plans = BranchingPlans(e, replace(SPACE, data=(1,), microbatches=(1,)))
+    mixed = [plan for _, plan in plans.bounded if plan.layer_order]
+    assert mixed
+    for plan in mixed:
+        check_plan(e, plan, e.iteration(plan), kind_times(e, plan))
+    names, places = e.chain(replace(mixed[0], layer_order=())).names, mixed[0].layer_order
+    assert e.chain(mixed[0]).names == tuple(names[place] for place in places)
+
+
+@pytest.mark.parametrize(
+    ("order", "words"),
+    [
+        ((1, 0, 2, 3, 4, 5, 6), "a layer stands ahead of one that it reads"),
+        ((0, 1, 2, 3, 4, 5, 5), "do not name each of 7 layers once"),
+    ],
+)
+def test_orders_that_no_pipeline_runs(order, words):
+    e = costs(workload([[256], [256]]), 3)
+    plan = replace(SIDE_BY_SIDE, pipeline_parallel=3, stages=(2, 2, 3), layer_order=order)
+    with pytest.raises(InputError, match=words):
+        e.iteration(plan)
 
 
 def test_the_account_is_of_the_whole_space_and_memory_is_kept():
@@ -257,38 +280,35 @@ def general_s(seconds, edges, devices, microbatches):
     return place_general(read_general_problem(document)).time_per_batch_s
 
 
-def depth_of(cut, edges):
-    home = np.repeat(np.arange(len(cut)), cut)
+def depth_of(stages, edges):
+    home = {layer: number for number, stage in enumerate(stages) for layer in stage}
     ways = sorted({(home[u], home[v]) for u, v in edges if home[u] != home[v]})
-    depth = [1] * len(cut)
+    assert all(u < v for u, v in ways)
+    depth = [1] * len(stages)
     for u, v in reversed(ways):
         depth[u] = max(depth[u], depth[v] + 1)
     return max(depth)
 
 
-def test_cuts_against_the_exact_placement_of_graphs():
+def test_cuts_are_those_of_the_exact_placement_of_graphs():
     """Their best against the optimum over all convex stages of one pipeline, both by the formula of the placement.
 
-    time = 3 x longest stage x (microbatches + depth - 1). Stages in the order of the layers leave out such that hold
-    parts of two branches without their ends.
+    time = 3 x longest stage x (microbatches + depth - 1).
     """
-    ratios, microbatches = [], 32
+    microbatches = 32
     for seed in range(24):
         random = Random(seed)
         seconds, edges = towers_and_head(random)
         devices = random.randint(2, 5)
-        cuts = [
-            cut for some in branch_cuts(seconds, edges, min(devices, len(seconds))).values() for cut in some
-        ]
-        each = [max(map(sum, np.split(seconds, np.cumsum(cut)[:-1]))) for cut in cuts]
+        cuts = GraphCuts.of(seconds.tolist(), edges).cuts(seconds, devices)
         found = min(
-            3 * longest * (microbatches + depth_of(cut, edges) - 1)
-            for cut, longest in zip(cuts, each, strict=True)
+            3
+            * max(seconds[list(stage)].sum() for stage in stages)
+            * (microbatches + depth_of(stages, edges) - 1)
+            for some in cuts.values()
+            for stages in some
         )
-        ratios.append(found / general_s(seconds.tolist(), edges, devices, microbatches))
-    assert min(ratios) >= 1 - 1e-9
-    assert sum(ratio <= 1 + 1e-9 for ratio in ratios) >= 14
-    assert max(ratios) <= 1.4
+        assert found == pytest.approx(general_s(seconds.tolist(), edges, devices, microbatches), rel=1e-9)
 
 
 def towers_and_head(random):
