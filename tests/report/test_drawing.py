@@ -149,6 +149,16 @@ def test_svg_draws_a_pattern_of_layers_once(chains):
     assert len([*root.iter(f"{SVG}path")]) > len(found)  # forward, back, and across
 
 
+def test_svg_draws_the_layers_of_a_block_as_one_where_there_are_many():
+    drawing = draw_model(load_workload("mobilenet-v3-large").chain(1, 1), "training")
+    _, found = boxes(drawing)
+    lines = {told[0]: told[1] for told, _ in found}
+    inside = [n.name for n in drawing.nodes if n.side.value == "forward" and n.name.startswith("inverted2.")]
+    assert len(found) < len(drawing.nodes) / 2
+    assert lines["inverted2"].startswith(f"{len(inside)} layers, ")
+    assert not any(line.startswith("inverted2.") for line in lines)
+
+
 def test_svg_draws_no_box_over_another_and_every_operator_below_what_it_waits_for(chains):
     drawing = draw_layer(chains[Mode.TRAINING], "training", "basic2")
     _, found = boxes(drawing)

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from enum import StrEnum
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from rich.markup import escape
 from rich.table import Table
@@ -19,7 +19,7 @@ from phaze.report import number_format as fmt
 from phaze.report import palette
 from phaze.report.charts.layered_graph import Box, LayeredGraph, layered_svg, longest_paths
 from phaze.report.terminal.design_tables import plain_table
-from phaze.workload.work import Layer, LayerChain, Pass
+from phaze.workload.work import Layer, LayerChain, Pass, block_of
 from phaze.workload.workload_overview import Totals, totals_of
 
 
@@ -167,7 +167,10 @@ def to_mermaid(drawing: Drawing) -> str:
 
 
 def to_svg(drawing: Drawing) -> str:
-    """A picture of its own making: the passes side by side; of a model each pattern of layers once, with how often."""
+    """A picture of its own making: the passes side by side; of a model each pattern of layers once, with how often.
+
+    Layers of a block are one box where there are too many.
+    """
     boxes, edges = _model_boxes(drawing) if drawing.layer is None else _layer_boxes(drawing)
     fills = {side.value: _COLOURS[side] for side, _ in _passes_drawn(drawing)}
     return layered_svg(LayeredGraph(_printable(drawing.title), boxes, edges, fills))
@@ -183,22 +186,68 @@ def _layer_boxes(drawing: Drawing) -> tuple[list[Box], list[tuple[str, str]]]:
     return boxes, [(drawing.nodes[a].id, drawing.nodes[b].id) for a, b in drawing.edges]
 
 
+_MOST_BOXES = 24  # of one pass, in a picture that a person takes in at once
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """Layers that one box stands for: those from `first` on, and how often what they are comes again."""
+
+    first: int
+    layers: int
+    times: int = 1
+
+
 def _model_boxes(drawing: Drawing) -> tuple[list[Box], list[tuple[str, str]]]:
-    """Layers of a model, those of a pattern that repeats once: forward downwards, backward upwards beside it."""
-    shown: list[tuple[int, str]] = []
-    for start, length, times in repeats(drawing.chain.index):
-        shown += [(i, f" x {times}" if times > 1 else "") for i in range(start, start + length)]
+    """Layers of a model, those of a pattern that repeats once: forward downwards, backward upwards beside it.
+
+    Where that is more than a person can take in, the layers of a block are one box.
+    """
+    shown = _patterns([_Shown(i, 1) for i in range(len(drawing.chain.index))], drawing.chain)
+    if len(shown) > _MOST_BOXES:
+        shown = _patterns(list(_blocks(drawing.chain)), drawing.chain)
     sides = {side: {node.id: node for node in nodes} for side, nodes in _passes_drawn(drawing)}
     boxes, edges = [], []
     for side, nodes in sides.items():
-        ids = [f"{side[0]}{i + 1}" for i, _ in shown]
-        for row, (name, (_, often)) in enumerate(zip(ids, shown, strict=True)):
-            first, *rest = _label(nodes[name]).split("\n")
+        ids = [f"{side[0]}{part.first + 1}" for part in shown]
+        for row, (name, part) in enumerate(zip(ids, shown, strict=True)):
+            inside = [nodes[f"{side[0]}{i + 1}"] for i in range(part.first, part.first + part.layers)]
+            first, *rest = _label(_as_one(inside)).split("\n")
+            often = f" x {part.times}" if part.times > 1 else ""
             boxes.append(Box(name, (first + often, *rest), side.value, row))
         edges += list(pairwise(ids if side is NodePass.FORWARD else ids[::-1]))
     if NodePass.BACKWARD in sides:
-        edges += [(f"f{i + 1}", f"b{i + 1}") for i, _ in shown]
+        edges += [(f"f{part.first + 1}", f"b{part.first + 1}") for part in shown]
     return boxes, edges
+
+
+def _patterns(parts: Sequence[_Shown], chain: LayerChain) -> list[_Shown]:
+    """Parts of a chain, those of a pattern that follows itself once."""
+    kinds: dict[tuple[int, ...], int] = {}
+    made = [chain.index[part.first : part.first + part.layers] for part in parts]
+    numbers = [kinds.setdefault(tuple(layers), len(kinds)) for layers in made]
+    return [
+        replace(part, times=times)
+        for start, length, times in repeats(numbers)
+        for part in parts[start : start + length]
+    ]
+
+
+def _blocks(chain: LayerChain) -> Iterator[_Shown]:
+    """Layers in a row that belong to one block."""
+    first = 0
+    for _, names in groupby(chain.names, block_of):
+        layers = len(tuple(names))
+        yield _Shown(first, layers)
+        first += layers
+
+
+def _as_one(nodes: Sequence[Node]) -> Node:
+    """Several layers' passes as one, called by their block."""
+    if len(nodes) == 1:
+        return nodes[0]
+    totals = sum((node.totals for node in nodes[1:]), nodes[0].totals)
+    return replace(nodes[0], name=block_of(nodes[0].name), kind=f"{len(nodes)} layers", totals=totals)
 
 
 def _passes_drawn(drawing: Drawing) -> Iterator[tuple[NodePass, list[Node]]]:
