@@ -85,7 +85,10 @@ class Framework(BaseModel):
     dispatch_backward_s: Annotated[Seconds, Field(description="the same of backward, s")] = 0.0
     exchange_launches: Annotated[
         Factor,
-        Field(description="launches that a tensor-parallel exchange takes for every rank of its group"),
+        Field(
+            description="launches that a tensor-parallel exchange takes for every rank of its group, "
+            "in a job of more than one server"
+        ),
     ] = 0.0
     microbatch_s: Annotated[Seconds, Field(description="host time of each microbatch on a stage, s")] = 0.0
     iteration_s: Annotated[Seconds, Field(description="host time of an iteration, s")] = 0.0
@@ -271,6 +274,10 @@ class Framework(BaseModel):
         if self.gathered_bytes is None or self.gathered_bytes >= read or workload.recipe is not None:
             return self
         return self.model_copy(update={"gathered_bytes": read})
+
+    def in_one_server(self) -> Framework:
+        """Framework as it runs a job inside one server, where no exchange goes through an adapter."""
+        return self.model_copy(update={"exchange_launches": 0.0}) if self.exchange_launches else self
 
     def can_offload(self, what: frozenset[Offload]) -> bool:
         """Whether it can leave these together, and nothing else, to the host."""

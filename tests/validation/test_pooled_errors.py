@@ -75,10 +75,14 @@ def test_the_page_tells_what_is_further_off_without_a_fit():
     for one, (fitted, left) in zip(told, ((10.0, 13.0), (10.0, 13.1), (0.0, 5.0)), strict=True):
         comparison = one.comparisons[Fidelity.CALIBRATED]
         vars(comparison).update(title=comparison.name, mape_pct=fitted, unseen_pct={"device": left})
-        vars(comparison).update(unseen_most={"device": "h100 (1 of 1 rows): 10.0 -> 13.1 %"})
+        vars(comparison).update(
+            unseen_most={"device": "h100, by other families (1 of 1 rows): 10.0 -> 13.1 %"}
+        )
     page = further_off(told)
     assert [line for line in page.splitlines() if line.startswith("| ")][1:] == [
-        "| far | 10.0 | device 13.1 | 1.3 | h100 (1 of 1 rows): 10.0 -> 13.1 % |"
+        "| far | 10.0 | device 13.1 | 1.3 | h100, by other families (1 of 1 rows): 10.0 -> 13.1 % |",
+        "| instead | comparisons | adds, points |",
+        "| other families, for want of another device of the same | 1 | 3.1 |",
     ]
     assert "Of 2 comparisons that constants were fitted to, 1 are more than 1.3 times" in page
     assert further_off(told[:1]) == ""

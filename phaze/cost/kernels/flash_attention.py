@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.arrays import Flags, Floats
+from phaze.cost.kernels.streaming_kernels import Streams
 from phaze.cost.roofline_model import stays_cached, vector_cycles
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.derived_figures import (
@@ -91,7 +92,7 @@ class AttentionSizes:
 def attention_sizes(works: Sequence[Work], chip: ArchitectureTable) -> AttentionSizes:
     """Sizes of operators whose `flash` is set, on a chip, a table of one. Raises ValueError for any other."""
     figures = np.array([_figures(work, chip) for work in works], dtype=np.float64).T
-    backward = np.array([len(work.gemms) > _FORWARD_PRODUCTS for work in works])
+    backward = np.array([is_backward(work) for work in works])
     cached = np.array([bool(stays_cached(work, chip)[0]) for work in works])
     return AttentionSizes(backward, cached, *figures)
 
@@ -99,7 +100,12 @@ def attention_sizes(works: Sequence[Work], chip: ArchitectureTable) -> Attention
 def decodes(work: Work) -> bool:
     """If a flash attention has one query per sequence, on a cache: forward, and nothing is to be rearranged before."""
     flash = _flash(work)
-    return flash.queries == 1 and flash.staged_bytes == 0 and len(work.gemms) == _FORWARD_PRODUCTS
+    return flash.queries == 1 and flash.staged_bytes == 0 and not is_backward(work)
+
+
+def is_backward(work: Work) -> bool:
+    """If an operator is the gradients of a flash attention, five products instead of two."""
+    return len(work.gemms) > _FORWARD_PRODUCTS
 
 
 def _figures(work: Work, chip: ArchitectureTable) -> tuple[float, ...]:
@@ -139,11 +145,30 @@ def attention_chip(chip: ArchitectureTable, operands: Format | None = None) -> A
     )
 
 
+_SUM_BYTES = 4.0  # fp32: gradients of queries while they are added up, and sums of rows
+
+
+def gradient_streams(works: Sequence[Work]) -> Streams:
+    """Kernels before and after those of flash attention's gradients, two each.
+
+    Blocks of keys add to the gradients of queries in fp32 (FlashAttention-2, arXiv 2307.08691, algorithm 2). One kernel
+    sets these to zero and sums the products of output and its gradient over each row; one casts them in the end
+    (flash_bwd_dot_do_o_kernel and flash_bwd_convert_dq_kernel, github Dao-AILab/flash-attention).
+    """
+    moved = []
+    for work in works:
+        scores, sums = work.gemms[0], work.gemms[1]
+        rows = float(scores.groups * scores.m)
+        operand_bytes = scores.a_bytes / (rows * scores.k)
+        before = 2 * operand_bytes * sums.n + _SUM_BYTES * (scores.k + 1)
+        after = (_SUM_BYTES + operand_bytes) * scores.k
+        moved += [rows * before, rows * after]
+    return Streams.moving(np.array(moved, dtype=np.float64))
+
+
 _PREFILL_TILE = 128.0  # queries of a block, and the step in which masked keys are skipped
 _PREFILL_STEP = 16.0  # rows of the smallest matrix instruction: shorter tiles are padded to it
-_BACKWARD = (
-    0.86  # efficiency beside forward's: 63 % of the A100's peak where forward reaches 73 % (arXiv 2307.08691)
-)
+_BACKWARD = 0.86  # of forward's efficiency: 63 and 73 % of the A100's peak (arXiv 2307.08691)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +179,7 @@ class PrefillLaw:
     element-wise cycles that does not hide behind them. `block_cycles`, `row_cycles`: start of a block and
     every query row of it. `memory_efficiency`: share of the memory bandwidth that streams get.
     `cache_bytes_per_cycle`: bandwidth of the chip's cache per multiprocessor, for tensors that stay there.
-    `launch_s`: launching it all.
+    `launch_s`: launching it all. `backward`: efficiency of the products of gradients over that of forward's.
     """
 
     efficiency: float
@@ -164,6 +189,7 @@ class PrefillLaw:
     memory_efficiency: float
     cache_bytes_per_cycle: float
     launch_s: float
+    backward: float = _BACKWARD
 
 
 def prefill_s(sizes: AttentionSizes, chip: AttentionChip, law: PrefillLaw) -> Floats:
@@ -184,7 +210,7 @@ def _compute_s(sizes: AttentionSizes, blocks: Floats, chip: AttentionChip, law: 
     # of the tiles that the mask cuts, the hidden scores are computed too
     diagonal = np.where(sizes.visible < 1.0, (_PREFILL_TILE - 1.0) / 2, 0.0)
     keys = _padded(np.minimum(sizes.keys, sizes.visible * sizes.keys + diagonal))
-    efficiency = law.efficiency * np.where(sizes.backward, _BACKWARD, 1.0)
+    efficiency = law.efficiency * np.where(sizes.backward, law.backward, 1.0)
     products = sizes.flop * chip.multiprocessors / (efficiency * chip.product_flop_per_s)
     softmax = law.softmax * sizes.cycles / (chip.alus * chip.clock_hz)
     waves = np.ceil(blocks / chip.multiprocessors)

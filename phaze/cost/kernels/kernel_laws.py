@@ -37,6 +37,8 @@ from phaze.cost.kernels.flash_attention import (
     attention_sizes,
     decode_s,
     decodes,
+    gradient_streams,
+    is_backward,
     prefill_s,
 )
 from phaze.cost.kernels.link_constants import switched_s
@@ -263,8 +265,13 @@ def _links_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constant
 
 
 def _prefill_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats | None:
-    """Flash attention over whole sequences, on many multiprocessors."""
-    return _by_kind(works, chip, constants, PrefillLaw, "prefill", prefill_s)
+    """Flash attention over whole sequences, on many multiprocessors; its gradients with the kernels around theirs."""
+    seconds = _by_kind(works, chip, constants, PrefillLaw, "prefill", prefill_s)
+    law, backward = _stream_law(chip, constants), [o for o, work in enumerate(works) if is_backward(work)]
+    if seconds is not None and law is not None and backward:
+        around = gradient_streams([works[o] for o in backward])
+        seconds[backward] += streams_s(around, stream_chip(chip), law).reshape(-1, 2).sum(axis=1)
+    return seconds
 
 
 def _decode_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constants) -> Floats | None:
@@ -273,6 +280,13 @@ def _decode_s(works: Sequence[Work], chip: ArchitectureTable, constants: Constan
 
 
 _LATENT = (LATENT, LATENT_TRITON)
+
+
+def _stem(work: Work) -> str:
+    """How the names of a kernel's constants begin: of latent attention, of kernels that sort first, or of others."""
+    if work.kind in _LATENT:
+        return work.kind
+    return "attention_sorted" if work.flash is not None and work.flash.staged_bytes else "attention"
 
 
 def _by_kind(
@@ -287,7 +301,7 @@ def _by_kind(
     if not chip["simt"][0]:
         return None
     seconds = np.full(len(works), np.nan)
-    stems = [work.kind if work.kind in _LATENT else "attention" for work in works]
+    stems = [_stem(work) for work in works]
     for stem in set(stems):
         law = constants.law(kind, f"{stem}_{phase}.yaml")
         where = [o for o, found in enumerate(stems) if found == stem]

@@ -106,6 +106,12 @@ class Streams:
         ]
         return cls(*np.array(columns, dtype=np.float64).reshape(-1, 6).T)
 
+    @classmethod
+    def moving(cls, moved_bytes: Floats) -> Streams:
+        """Operators that move so many bytes each and compute next to nothing."""
+        none = np.zeros(len(moved_bytes))
+        return cls(moved_bytes, none, none, none, none, none + _BLOCK_THREADS)
+
 
 def streams_s(streams: Streams, chip: StreamChip, law: StreamLaw) -> Floats:
     """Seconds of each operator on an otherwise idle chip, launch included."""

@@ -115,7 +115,9 @@ class Estimator:
     def costs(self) -> OperatorCosts:
         """Operators as the framework runs them."""
         links = np.asarray(self.loaded["link_bandwidth_bytes_per_s"], dtype=np.float64)
-        return OperatorCosts(self.model, self.framework, links)
+        inside = self.cluster.devices <= self.cluster.network.scale_up_devices
+        framework = self.framework.in_one_server() if inside else self.framework
+        return OperatorCosts(self.model, framework, links)
 
     @cached_property
     def layouts(self) -> PlanLayouts:

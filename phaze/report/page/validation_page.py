@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -131,21 +132,47 @@ def further_off(compared: Sequence[Compared]) -> str:
     if not sets:
         return ""
     told = _FURTHER_OFF.format(sets=sets, judged=len(judged), times=FURTHER)
-    return told + "\n".join(line for some in lines.values() for line in some) + "\n\n"
+    rows = "\n".join(line for some in lines.values() for line in some)
+    return f"{told}{rows}\n\n{_CAUSES}{_causes(judged)}\n\n"
+
+
+def _causes(judged: Iterable[Comparison]) -> str:
+    """Rows of a table: what stands in for a fit, in how many comparisons, and what it adds to their mean error."""
+    added = defaultdict[str, list[float]](list)
+    for one in judged:
+        for kind, fitted, left in _grown(one):
+            added[_cause(kind, one.unseen_most[kind])].append(left - fitted)
+    largest = sorted(added.items(), key=lambda item: -sum(item[1]))
+    return "\n".join(f"| {cause} | {len(more)} | {sum(more) / len(more):.1f} |" for cause, more in largest)
+
+
+def _cause(kind: str, most: str) -> str:
+    """What stands in for the constants that were fitted, where these rows are left out."""
+    if kind == "framework":
+        return "constants of other frameworks, or none"
+    if "other families" in most:
+        return f"other families, for want of another {kind} of the same"
+    return f"other {'chips' if kind == 'device' else 'sets'} of the same family"
+
+
+def _grown(one: Comparison) -> Iterator[tuple[str, float, float]]:
+    """What is left out, the error where it is fitted, and the one where it is not."""
+    fitted = one.mape_pct or 0.0
+    for kind, left in one.unseen_pct.items():
+        if left > FURTHER * fitted > 0:
+            yield kind, fitted, left
 
 
 def _further(one: Comparison) -> Iterator[str]:
-    fitted = one.mape_pct or 0.0
-    for kind, error in one.unseen_pct.items():
-        if error > FURTHER * fitted > 0:
-            cells = (
-                one.title,
-                f"{fitted:.1f}",
-                f"{kind} {error:.1f}",
-                f"{error / fitted:.1f}",
-                one.unseen_most[kind],
-            )
-            yield f"| {' | '.join(cells)} |"
+    for kind, fitted, left in _grown(one):
+        cells = (
+            one.title,
+            f"{fitted:.1f}",
+            f"{kind} {left:.1f}",
+            f"{left / fitted:.1f}",
+            one.unseen_most[kind],
+        )
+        yield f"| {' | '.join(cells)} |"
 
 
 _FURTHER_OFF = """## Further off without a fit
@@ -156,6 +183,13 @@ instead; for a framework, its constants and what stands in for them (the default
 
 | data set | fitted | left out | times | most of it |
 |---|--:|--:|--:|---|
+"""
+
+
+_CAUSES = """What stands in for a fit there, by how much it adds to mean errors in all:
+
+| instead | comparisons | adds, points |
+|---|--:|--:|
 """
 
 

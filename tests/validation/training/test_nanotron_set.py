@@ -125,10 +125,10 @@ def test_f1_weighs_misses_and_false_alarms():
     assert f1_score(np.zeros(4), np.zeros(4)) == 0.0
 
 
-def made(**changes):
+def made(devices=8, **changes):
     framework = load_framework("nanotron-2025").model_copy(update=changes)
     llama = nanotron_runs._llama((16, 2048, 8192, 32, 128256), 4096, True, framework)
-    cluster = Cluster(8, 8, load_network("hgx-h100"))
+    cluster = Cluster(devices, devices, load_network("hgx-h100"))
     return Estimator(llama, to_table([load_architecture("h100")]), cluster, framework)
 
 
@@ -149,8 +149,10 @@ def test_gathered_operands_and_gates_that_are_kept():
         assert whole.forward == plain.forward
 
 
-def test_exchanges_cost_the_host_launches_of_every_rank():
-    plain, slow = made(), made(exchange_launches=2.0)
-    exchanges = sum(work.link is not None for work in plain.chain(PLAN).layers[1].forward.works)
-    few, many = (one.layer_costs(PLAN).forward.launches[1] for one in (plain, slow))
-    assert many - few == 2.0 * 8 * exchanges > 0
+def test_exchanges_cost_the_host_launches_of_every_rank_in_jobs_of_several_servers():
+    for devices, launches in ((8, 0.0), (16, 2.0 * 8)):
+        plain, slow = made(devices), made(devices, exchange_launches=2.0)
+        exchanges = sum(work.link is not None for work in plain.chain(PLAN).layers[1].forward.works)
+        few, many = (one.layer_costs(PLAN).forward.launches[1] for one in (plain, slow))
+        assert many - few == launches * exchanges
+        assert exchanges > 0

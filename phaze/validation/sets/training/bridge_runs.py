@@ -36,6 +36,9 @@ _NETWORKS = (("GB", "nvl72"), ("B", "hgx-b200"), ("H", "hgx-h100"))
 _GRAPHS = (26, 6)
 """First release (year, month) that runs iterations of mixtures of experts as whole graphs of kernels."""
 
+_NAMED = (26, 2)
+"""First release whose recipes of Qwen3 name a dispatcher (qwen3_workload_base_configs.py: HybridEP)."""
+
 _SERVER = 8
 """Devices of a server but for those of a rack of 72."""
 
@@ -63,10 +66,22 @@ def training(columns: Columns) -> Judged:
 
 
 def _framework(cells: _Cells) -> Framework:
-    """Framework with the recipes of a release; tensor-parallel exchanges do not overlap in NVFP4."""
+    """Framework with the recipes of a release.
+
+    Tensor-parallel exchanges do not overlap in NVFP4. Experts that drop tokens take the dispatcher that sends every
+    copy (apply_moe_token_drop refuses any other), and so do recipes that name none (Qwen3 up to 25.11).
+    """
     framework, recipe = load_framework(_generation(cells)), _recipe(cells)
-    apart = {"tensor_overlap": TensorOverlap.NONE} if recipe is Recipe.NVFP4 else {}
+    apart: dict[str, object] = {"tensor_overlap": TensorOverlap.NONE} if recipe is Recipe.NVFP4 else {}
+    if "tokendrop" in cells["model"] or (cells["model"].startswith("Qwen3") and _release(cells) < _NAMED):
+        apart["merges_copies"] = False
     return framework.model_copy(update=apart)
+
+
+def _release(cells: _Cells) -> tuple[int, int]:
+    """Year and month."""
+    year, month = (int(part) for part in re.findall(r"\d+", cells["release"])[:2])
+    return year, month
 
 
 def _generation(cells: _Cells) -> str:
@@ -75,8 +90,7 @@ def _generation(cells: _Cells) -> str:
     From `_GRAPHS` on, mixtures of experts in MXFP8 run as whole graphs; before, exchanges of experts run beside
     computation where they leave the server, which takes an interleaved pipeline.
     """
-    year, month = (int(part) for part in re.findall(r"\d+", cells["release"])[:2])
-    if (year, month) >= _GRAPHS and "moe" in cells["arch"] and _recipe(cells) is Recipe.MXFP8:
+    if _release(cells) >= _GRAPHS and "moe" in cells["arch"] and _recipe(cells) is Recipe.MXFP8:
         return "megatron-bridge-2026"
     leaves = _degree(cells["ep"]) > _SERVER and not cells["system"].startswith("DGX-GB")
     overlaps = leaves and _degree(cells["vp"]) > 1
