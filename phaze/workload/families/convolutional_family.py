@@ -208,6 +208,7 @@ class Inverted(Repeated):
     squeeze: Annotated[
         Count | None, Field(description="channels between squeeze and excitation (default: there is none)")
     ] = None
+    squeeze_activation: Annotated[Activation, Field(description="function between both")] = Activation.RELU
     gate: Annotated[Activation, Field(description="function of the excitation")] = Activation.HARD_SIGMOID
 
     def body(self, net: FeatureMaps, name: str, x: str, stride: Sizes) -> str:
@@ -228,7 +229,9 @@ class Inverted(Repeated):
     def _excited(self, net: FeatureMaps, name: str, x: str, squeeze: int) -> str:
         """Each channel times a factor that two products make of all channels' means."""
         means = net.global_pool(f"{name}.squeeze", x)
-        few = net.conv(f"{name}.reduce", means, squeeze, Window(), norm=False, activation=Activation.RELU)
+        few = net.conv(
+            f"{name}.reduce", means, squeeze, Window(), norm=False, activation=self.squeeze_activation
+        )
         factors = net.conv(f"{name}.excite", few, self.expanded, Window(), norm=False, activation=self.gate)
         return net.pointwise(f"{name}.scale", "mul", x, factors)
 

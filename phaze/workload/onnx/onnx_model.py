@@ -2,9 +2,9 @@
 
 Branches and composite operators are resolved while the shapes become known.
 
-An If whose condition is computed from constants and shapes is its branch, a Loop of a constant count all its rounds. An
-operator without a converter
-is what its own definition in the ONNX standard makes of it, where that is a function.
+An If whose condition is computed from constants and shapes is its branch, a Loop of a constant count all its rounds,
+and so is a Scan along an axis that is not the batch. An operator without a converter is what its own definition in the
+ONNX standard makes of it, where that is a function.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from onnx import FunctionProto, NodeProto, defs
+from onnx import FunctionProto, GraphProto, NodeProto, defs
 
 from phaze.errors import MALFORMED, InputError
 from phaze.workload.onnx.input_dimensions import InputSizes, input_sizes
@@ -42,12 +42,14 @@ from phaze.workload.onnx.onnx_operators import (
 )
 from phaze.workload.onnx.shape_data import Array
 from phaze.workload.onnx.shape_inference import Extent, Propagation, infer_extents
-from phaze.workload.onnx.unrolled_loops import always_goes_on, rounds
+from phaze.workload.onnx.unrolled_loops import Scanned, always_goes_on, rounds, scanned
 from phaze.workload.operators.operator_graph import GraphBuilder, OperatorGraph, OpKind
 from phaze.workload.patterns.recognition import recognised
 from phaze.workload.sharding.found_roles import divisible_heads
 from phaze.workload.workload import Attention
 
+SLICED_SINCE = 9
+"""Opset whose Scan goes through axes that it says, samples not apart."""
 MOST_REPEATED = 20_000
 """Operators of loops where a file is given up: a step of a thousand tokens has ten or twenty."""
 
@@ -55,7 +57,7 @@ MOST_REPEATED = 20_000
 def is_expandable(node: NodeProto, opset: int) -> bool:
     """Whether a node can be resolved, given a constant condition if it is an If, a constant count if it is a Loop."""
     name = operator_type(node)
-    if name in {"If", "Loop"}:
+    if name in {"If", "Loop", "Scan"}:
         return True
     if name in CONVERTERS or "." in name:
         return False
@@ -142,6 +144,8 @@ class _Expansion:
             return self._branch(node)
         if node.op_type == "Loop":
             return self._rounds(node)
+        if node.op_type == "Scan":
+            return self._scanned(node)
         return None if self._live.isdisjoint(node.input) else self._definition(node)
 
     def _branch(self, node: NodeProto) -> list[NodeProto]:
@@ -174,10 +178,37 @@ class _Expansion:
         times = max(0, int(count.item())) if goes_on is None or goes_on.item() else 0
         if not times and len(body.output) > len(node.input) - 1:
             raise InputError(f"{refused}which stacks no rounds")
+        self._count(times, body)
+        return list(rounds(node, body, times, self._graph.opset.get("", 1)))
+
+    def _count(self, times: int, body: GraphProto) -> None:
+        """Raise InputError where loops make too many nodes."""
         self._repeated += times * len(body.node)
         if self._repeated > MOST_REPEATED:
             raise InputError(f"{self._graph.path}: loops make more than {MOST_REPEATED} operators")
-        return list(rounds(node, body, times, self._graph.opset.get("", 1)))
+
+    def _scanned(self, node: NodeProto) -> list[NodeProto]:
+        """What a Scan repeats, for every slice of what it goes through."""
+        opset, body = self._graph.opset.get("", 1), next(bodies_of(node), None)
+        refused = f"{self._graph.path}: unsupported operators: control flow {node_label(node)}, "
+        if opset < SLICED_SINCE:
+            raise InputError(f"{refused}as opset 8 has it")
+        told = Scanned.of(node)
+        outputs = len(told.result_axes) + told.kept
+        if (
+            body is None
+            or len(body.input) != len(node.input)
+            or len(body.output) != outputs
+            or not told.sources
+        ):
+            raise InputError(f"{refused}whose body does not fit it")
+        shapes = [self._walk.shapes[name] for name in told.sources]
+        lengths = {shape[axis] for shape, axis in zip(shapes, told.axes, strict=True)}
+        if len(lengths) > 1:
+            raise InputError(f"{refused}which goes through tensors of different lengths")
+        length = lengths.pop()
+        self._count(length, body)
+        return list(scanned(node, body, told, length, opset))
 
     def _definition(self, node: NodeProto) -> list[NodeProto]:
         """The function that the standard defines an operator as, at the operands' types."""

@@ -74,6 +74,7 @@ def _products() -> dict[str, Rule]:
     table |= {f"_{stem}{kind}_attention": aten_products.attention for kind in _ATTENTION}
     return table | {
         f"{stem}_attention": aten_products.attention,
+        "flex_attention": aten_products.attention,
         f"_{stem}_flash_attention_for_cpu": aten_products.attention,
     }
 

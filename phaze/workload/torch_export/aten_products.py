@@ -90,6 +90,8 @@ def attention(low: Lowering, node: Node) -> str:
     bias = mask if mask in low.trained else None
     if bias is not None or low.shape(v)[-1] != low.shape(q)[-1]:
         return _plain(low, node, (q, k, v), bias)
+    told: dict[str, object] = {"window": window} if (window := node.get("window", 0)) else {}
+    told |= {"score_bias": True} if node.get("scored", False) is True else {}
     heads, kv_heads = (low.shape(t)[-3] if len(low.shape(t)) > 3 else 1 for t in (q, k))
     rows = [_joined(low, node, t, step) for t, step in ((q, "q"), (k, "k"), (v, "v"))]
     made = low.add(
@@ -102,6 +104,7 @@ def attention(low: Lowering, node: Node) -> str:
         head_size=low.shape(q)[-1],
         causal=node.get("is_causal", False) is True or low.orders(node),
         dropout=bool(number(node, DROPS)),
+        **told,
     )
     return low.view(node, made, low.shape_of(node), "heads")
 
@@ -199,6 +202,8 @@ def adaptive_pool(function: str, low: Lowering, node: Node) -> str:
     pads = (0,) * 2 * len(kernel)
     whole = all(after == 1 for _, after in space)
     strides = (1,) * len(kernel) if whole else strides
+    if prod(kernel) == 1:  # as many parts as there are pixels
+        return low.add(node, OpKind.VIEW, [x])
     return low.add(node, OpKind.POOL, [x], function=function, kernel=kernel, strides=strides, pads=pads)
 
 

@@ -43,7 +43,7 @@ class TensorInfo:
     dtype: str
 
 
-_LIBRARIES = ("aten", "transformers")
+_LIBRARIES = ("aten", "transformers", "phaze")
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,3 +117,65 @@ def test_loops_without_end_are_refused(tmp_path):
     path = save(tmp_path, [loop(["y"])], IMAGE, [integers("n", 10**12), weight("w", 8, 8)])
     with pytest.raises(InputError, match=r"loops make more than 20000 operators$"):
         load_onnx(path)
+
+
+def scan(results, nodes, **attributes):
+    """A scan that hands a sum to the next round and gives a row of its own."""
+    inputs = [tensor("before", 1, 4), tensor("slice", 1, 4)]
+    body = helper.make_graph(nodes, "body", inputs, [tensor("after", 1, 4), tensor("made", 1, 4)])
+    return node("Scan", ["start", "x"], results, name="through", body=body, num_scan_inputs=1, **attributes)
+
+
+CELL = [
+    node("MatMul", ["slice", "w"], ["fed"]),
+    node("Add", ["fed", "before"], ["sum"]),
+    node("Tanh", ["sum"], ["after"]),
+    node("Relu", ["after"], ["made"]),
+]
+SEQUENCE = [tensor("start", "N", 4), tensor("x", "N", 5, 4)]
+
+
+@pytest.mark.parametrize(("opset", "backwards"), [(11, False), (17, False), (17, True)])
+def test_a_scan_is_all_its_slices(tmp_path, opset, backwards):
+    told = {"scan_input_axes": [1], "scan_output_axes": [1]}
+    if backwards:
+        told |= {"scan_input_directions": [1], "scan_output_directions": [1]}
+    made = scan(["last", "y"], CELL, **told)
+    path = save(tmp_path, [made], SEQUENCE, [weight("w", 4, 4)], opset=opset, outputs=("last", "y"))
+    graph = load_onnx(path).graph(3)
+    assert [s for s in steps(graph) if s != "view"] == ["matmul", "add", "tanh", "relu"] * 5
+    assert graph.tensors["y"].shape == (3, 5, 4)
+    assert graph.tensors["last"].shape == (3, 4)
+    assert [t.name for t in graph.parameters()] == ["w"]
+    first = next(op for op in graph.operators if op.attributes.get("function") == "tanh")
+    assert "start" in next(op for op in graph.operators if op.outputs[0] == first.inputs[0]).inputs
+
+
+def test_a_scan_through_samples_is_refused(tmp_path):
+    path = save(
+        tmp_path,
+        [scan(["last", "y"], CELL)],
+        [tensor("start", 1, 4), tensor("x", "N", 1, 4)],
+        [weight("w", 4, 4)],
+    )
+    with pytest.raises(InputError, match="does not keep the batch"):
+        load_onnx(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"opset": 8}, "as opset 8 has it"),
+        ({"num": 0}, "whose body does not fit it"),
+        ({"long": True}, "loops make more than 20000 operators"),
+    ],
+)
+def test_a_scan_that_cannot_be_written_out_is_refused(tmp_path, change, told):
+    made = scan(["last", "y"], CELL, scan_input_axes=[1])
+    if "num" in change:
+        made.attribute.remove(next(a for a in made.attribute if a.name == "num_scan_inputs"))
+        made.attribute.append(helper.make_attribute("num_scan_inputs", 0))
+    inputs = [tensor("start", "N", 4), tensor("x", "N", 6000 if "long" in change else 5, 4)]
+    path = save(tmp_path, [made], inputs, [weight("w", 4, 4)], opset=change.get("opset", 17))
+    with pytest.raises(InputError, match=told):
+        load_onnx(path)
