@@ -15,6 +15,7 @@ import phaze
 from phaze.cost.fidelity import Fidelity
 from phaze.errors import InputError
 from phaze.hardware.architecture import load_architecture
+from phaze.parallel.framework import load_framework
 from phaze.validation.data_set_registry import DATA_SETS, OWN_SETS, SECONDS
 from phaze.validation.fits.kernel_calibration import rows_of
 from phaze.validation.fits.kernels_left_out import kernels_left_out
@@ -40,6 +41,7 @@ from phaze.validation.own.gpu_script import (
     sets_of,
     settled_spans,
 )
+from phaze.validation.sets.kernels import gpu_kernels
 
 SCRIPT = Path(gpu_script.__file__)
 
@@ -182,3 +184,23 @@ def test_a_folder_is_calibrated_on_seconds_alone(tmp_path):
     timed = [one for one in compare(tmp_path) if one.comparisons[Fidelity.ANALYTIC].metric in SECONDS]
     assert len(rows) == 60 + 6 + 22
     assert sum(len(one.judged.measured) for one in timed) == len(rows) + 19 + 10  # those of another chip
+
+
+def test_attention_of_an_older_library_takes_longer_on_newer_chips_alone(tmp_path):
+    """FlashAttention-2 is what the laws know on an A100; from Hopper on it is longer, by what PyTorch has."""
+    path, sizes = tmp_path / "gpu_attention.csv", "1,2048,2048,32,32,128,1,700,400,400,600,600,1500,60,1,2"
+    kinds = [
+        (device, op, backend)
+        for device in ("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB")
+        for op in ("forward", "backward")
+        for backend in ("flash", "cudnn")
+    ]
+    header = ",".join(("device", "op", "backend", *COLUMNS["gpu_attention"][3:]))
+    path.write_text("\n".join([header, *(f"{','.join(kind)},{sizes}" for kind in kinds)]) + "\n")
+    longer = load_framework("pytorch-2026").attention_stretch
+    for judge in (gpu_kernels.attention_forward, gpu_kernels.attention_backward):
+        judged = judge(read_columns(path, TABLES["gpu_attention"]))
+        for rung in (Fidelity.ANALYTIC, Fidelity.CALIBRATED):
+            newer, other, older, same = judged.predicted[rung]
+            assert newer == pytest.approx(longer * other)
+            assert older == same

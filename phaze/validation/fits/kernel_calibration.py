@@ -120,12 +120,13 @@ class Predictor:
         self._lag, self._floor = (
             np.array([getattr(row.timer, k) for row in rows]) for k in ("lag_s", "floor_s")
         )
+        self._stretch = np.array([row.stretch for row in rows])
 
     def __call__(self, constants: Constants) -> Floats:
         """Seconds of every row, (R,)."""
         seconds = np.zeros(len(self._lag))
         np.add.at(seconds, self._where, alone_s(self._works, self._table, constants))
-        shown: Floats = np.maximum(self._lag + seconds, self._floor)
+        shown: Floats = np.maximum(self._lag + self._stretch * seconds, self._floor)
         return shown
 
 

@@ -81,12 +81,20 @@ def timer_of(data_set: str, device: str, operator: str = "") -> Timer:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measurement: kernels one after the other on a chip, and the timer that showed `measured_s`."""
+    """One measurement: kernels one after the other on a chip, and the timer that showed `measured_s`.
+
+    `stretch`: how much longer the library's kernels take than those that the laws know.
+    """
 
     chip: Architecture
     works: tuple[Work, ...]
     measured_s: float
     timer: Timer = EXACT
+    stretch: float = 1.0
+
+    def shown_s(self, kernels_s: float) -> float:
+        """What its timer shows where the laws say so many seconds."""
+        return self.timer.reading_s(self.stretch * kernels_s)
 
 
 @dataclass(frozen=True)
@@ -118,11 +126,16 @@ class Cases:
     _excluded: Counter[str] = field(default_factory=Counter)
 
     def keep(
-        self, chip: Architecture, work: Work | Sequence[Work], measured_s: float, timer: Timer = EXACT
+        self,
+        chip: Architecture,
+        work: Work | Sequence[Work],
+        measured_s: float,
+        timer: Timer = EXACT,
+        stretch: float = 1.0,
     ) -> None:
         """Take a row in: one kernel, or several one after the other."""
         works = (work,) if isinstance(work, Work) else tuple(work)
-        self._rows.append(Row(chip, works, measured_s, timer))
+        self._rows.append(Row(chip, works, measured_s, timer, stretch))
 
     def drop(self, reason: str) -> None:
         """Leave a row out."""
@@ -150,7 +163,7 @@ class Cases:
             for rung, seconds in _predict(chip, tuple(work for _, work in kernels), network).items():
                 np.add.at(predicted[rung], where, seconds)
         for rung in (Fidelity.ANALYTIC, Fidelity.CALIBRATED):
-            shown = [row.timer.reading_s(s) for row, s in zip(self._rows, predicted[rung], strict=True)]
+            shown = [row.shown_s(s) for row, s in zip(self._rows, predicted[rung], strict=True)]
             predicted[rung] = np.array(shown)
         measured = np.array([row.measured_s for row in self._rows])
         return Judged(measured, predicted, dict(self._excluded), tuple(self._rows))

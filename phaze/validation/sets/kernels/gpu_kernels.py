@@ -14,8 +14,9 @@ import numpy as np
 
 from phaze.cost.fidelity import Fidelity
 from phaze.cost.pass_energy import static_w
-from phaze.hardware.architecture import to_table
+from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.silicon.dvfs import product_clock_hz
+from phaze.parallel.framework import load_framework
 from phaze.validation.measured.measured_cases import Cases, Judged
 from phaze.validation.measured.measured_systems import chip_of
 from phaze.validation.measured.measurement_columns import Columns
@@ -43,9 +44,12 @@ class _Readings:
 
 
 def _readings(
-    columns: Columns, make: _Maker, why_not: Callable[[int], str | None] = lambda _: None
+    columns: Columns,
+    make: _Maker,
+    why_not: Callable[[int], str | None] = lambda _: None,
+    stretch: Callable[[Architecture, int], float] = lambda *_: 1.0,
 ) -> _Readings:
-    """Rows as work on chips, but those that `why_not` gives a reason for."""
+    """Rows as work on chips, but those that `why_not` gives a reason for; `stretch`: of a row's library."""
     cases, kept = Cases(), []
     seconds = columns.numbers("latency_us") * 1e-6
     for row, device in enumerate(columns["device"]):
@@ -54,7 +58,7 @@ def _readings(
         if chip is None or isinstance(works, str) or reason is not None:
             cases.drop(NO_TEMPLATE if chip is None else str(reason))
         else:
-            cases.keep(chip, works, float(seconds[row]))
+            cases.keep(chip, works, float(seconds[row]), stretch=stretch(chip, row))
             kept.append(row)
     return _Readings(cases, tuple(kept))
 
@@ -125,16 +129,27 @@ def vector_watts(columns: Columns) -> Judged:
 
 def attention_forward(columns: Columns) -> Judged:
     """Seconds of flash attention: whole sequences, and one query each on a cache."""
-    return _readings(
-        columns, _attention, lambda row: OTHER_PASS if _is_backward(columns, row) else None
-    ).cases.judge()
+    return _attentions(columns, lambda row: OTHER_PASS if _is_backward(columns, row) else None)
 
 
 def attention_backward(columns: Columns) -> Judged:
     """Seconds of its gradients."""
-    return _readings(
-        columns, _attention, lambda row: None if _is_backward(columns, row) else OTHER_PASS
-    ).cases.judge()
+    return _attentions(columns, lambda row: None if _is_backward(columns, row) else OTHER_PASS)
+
+
+def _attentions(columns: Columns, why_not: Callable[[int], str | None]) -> Judged:
+    """Attention by each library.
+
+    PyTorch's own over sequences is FlashAttention-2, which does not use the asynchronous instructions of Hopper and
+    later that the laws of these families know: longer by what PyTorch's framework has.
+    """
+
+    def stretch(chip: Architecture, row: int) -> float:
+        older = columns["backend"][row] == "flash" and columns["op"][row] != "decode"
+        newer = chip.value("family") in ("hopper", "blackwell")
+        return load_framework("pytorch-2026").attention_stretch if older and newer else 1.0
+
+    return _readings(columns, _attention, why_not, stretch).cases.judge()
 
 
 def attention_watts(columns: Columns) -> Judged:
