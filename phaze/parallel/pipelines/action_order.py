@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -84,20 +85,56 @@ def _code(block: ActionBlock) -> bytes:
     return bytes(kind | slot << 2 | (k in block.joined) << 3 for k, (kind, slot) in enumerate(block.passes))
 
 
-def order_of(run: ActionSequence, chunks: Integers, first: Integers) -> ActionOrder:
-    """The order in which every slot takes microbatches one by one, and weight gradients are first in, first out.
+class ActionsOfAll(NamedTuple):
+    """Actions of all devices one after the other; those of device d are starts[d] .. starts[d+1]-1, (p + 1,)."""
 
-    `chunks` (v,): the chunk in each slot; `first` (v,): the first microbatch that it sees.
+    actions: ActionOrder
+    starts: Integers
+
+    @property
+    def device(self) -> Integers:
+        """The device of every action."""
+        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+
+    def each(self) -> tuple[ActionOrder, ...]:
+        """The order of every device."""
+        a, bounds = self.actions, pairwise(self.starts.tolist())
+        return tuple(
+            ActionOrder(a.kind[i:j], a.microbatch[i:j], a.chunk[i:j], a.joined[i:j]) for i, j in bounds
+        )
+
+    @classmethod
+    def of(cls, each: Sequence[ActionOrder]) -> ActionsOfAll:
+        """From the orders of devices."""
+        names = ("kind", "microbatch", "chunk", "joined")
+        columns = (np.concatenate([getattr(order, name) for order in each]) for name in names)
+        return cls(ActionOrder(*columns), np.cumsum([0, *map(len, each)]))
+
+
+def _numbered(runs: Sequence[ActionSequence], chunks: Integers, first: Integers) -> ActionsOfAll:
+    """Orders in which every slot takes microbatches one by one, and weight gradients are first in, first out.
+
+    `chunks` (p, v): the chunk in each slot; `first` (p, v): the first microbatch that it sees.
     """
-    kind, slot, microbatch = run.kind, run.slot.copy(), np.empty_like(run.slot)
-    put_off, made_up = kind == ActionKind.INPUT_GRADIENT, kind == ActionKind.WEIGHT_GRADIENT
-    backward = put_off | (kind == ActionKind.BACKWARD)
-    for k in range(len(chunks)):
-        here = slot == k
-        for mine in (here & (kind == ActionKind.FORWARD), here & backward):
-            microbatch[mine] = np.arange(first[k], first[k] + np.count_nonzero(mine))
+    kind, slot, joined = (np.concatenate(column) for column in zip(*runs, strict=True))
+    starts = np.cumsum([0, *(len(run.kind) for run in runs)])
+    device, microbatch = np.repeat(np.arange(len(runs)), np.diff(starts)), np.empty_like(slot)
+    made_up = kind == ActionKind.WEIGHT_GRADIENT
+    passes = np.flatnonzero(~made_up)
+    group = (2 * (device * chunks.shape[1] + slot) + (kind != ActionKind.FORWARD))[passes]
+    # each slot's forward passes, and its backward ones, count up from the first microbatch
+    counts = np.bincount(group, minlength=2 * chunks.size)
+    ahead = np.repeat(first.ravel(), 2) - np.cumsum(counts) + counts
+    narrow = group.astype(np.uint16) if len(counts) <= _NARROW else group  # which is sorted faster
+    in_groups = passes[np.argsort(narrow, kind="stable")]
+    microbatch[in_groups] = np.arange(len(passes)) + np.repeat(ahead, counts)
+    put_off = kind == ActionKind.INPUT_GRADIENT
     slot[made_up], microbatch[made_up] = slot[put_off], microbatch[put_off]
-    return ActionOrder(kind, microbatch, chunks[slot], run.joined)
+    return ActionsOfAll(ActionOrder(kind, microbatch, chunks[device, slot], joined), starts)
+
+
+_NARROW = 1 << 16
+"""Groups whose numbers take two bytes."""
 
 
 F, B, INPUT, WEIGHT = (
@@ -112,30 +149,30 @@ def orders(
     schedule: Schedule, stages: int, microbatches: int, chunks_per_device: int = 1
 ) -> tuple[ActionOrder, ...]:
     """Order of actions of every device, first stage first. Raises ValueError with the sentence of `refusal`."""
+    return all_actions(schedule, stages, microbatches, chunks_per_device).each()
+
+
+def all_actions(schedule: Schedule, stages: int, microbatches: int, chunks_per_device: int) -> ActionsOfAll:
+    """Actions of all devices. Raises ValueError with the sentence of `refusal`."""
     require(schedule, stages, microbatches, chunks_per_device)
     chunks = chunks_of(schedule, stages, chunks_per_device)
     runs = [run_of(schedule, device, stages, microbatches, chunks_per_device) for device in range(stages)]
-    return tuple(
-        order_of(run, chunks[device], _first(schedule, device, stages, microbatches, chunks.shape[1]))
-        for device, run in enumerate(runs)
-    )
+    return _numbered(runs, chunks, _first(schedule, stages, microbatches, chunks.shape))
 
 
-def graph_orders(graph: StageGraph, microbatches: int) -> tuple[ActionOrder, ...]:
-    """Order of 1F1B on a graph of stages: each runs as many forward passes ahead as stages follow it at most."""
-    none, ahead = np.zeros(1, dtype=np.int64), np.minimum(graph.behind, microbatches)
-    return tuple(
-        order_of(_one_by_one(ahead_of, microbatches), np.array([stage]), none)
-        for stage, ahead_of in enumerate(ahead.tolist())
-    )
+def graph_actions(graph: StageGraph, microbatches: int) -> ActionsOfAll:
+    """Those of 1F1B on a graph of stages: each runs as many forward passes ahead as stages follow it at most."""
+    ahead, chunks = np.minimum(graph.behind, microbatches), np.arange(graph.count)[:, None]
+    runs = [_one_by_one(ahead_of, microbatches) for ahead_of in ahead.tolist()]
+    return _numbered(runs, chunks, np.zeros_like(chunks))
 
 
-def _first(schedule: Schedule, device: int, stages: int, microbatches: int, slots: int) -> Integers:
-    """First microbatch of every slot: in DualPipe the second half of them enters at the last device."""
-    if schedule is not Schedule.DUALPIPE:
-        return np.zeros(slots, dtype=np.int64)
-    near_first = np.array([0, microbatches // 2])
-    return near_first if device < stages // 2 else near_first[::-1]
+def _first(schedule: Schedule, stages: int, microbatches: int, slots: tuple[int, ...]) -> Integers:
+    """First microbatch of every slot, (p, v): in DualPipe the second half of them enters at the last device."""
+    first = np.zeros(slots, dtype=np.int64)
+    if schedule is Schedule.DUALPIPE:
+        first[: stages // 2, 1] = first[stages // 2 :, 0] = microbatches // 2
+    return first
 
 
 def run_of(schedule: Schedule, i: int, p: int, m: int, v: int) -> ActionSequence:

@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 
 from phaze.arrays import Floats, Integers
 from phaze.parallel.pipelines import joined_steps
-from phaze.parallel.pipelines.action_order import ActionKind, ActionOrder, graph_orders, orders
+from phaze.parallel.pipelines.action_order import (
+    ActionKind,
+    ActionOrder,
+    ActionsOfAll,
+    all_actions,
+    graph_actions,
+)
 from phaze.parallel.pipelines.chunk_times import Chunks
 from phaze.parallel.pipelines.compiled_loops import machine
 from phaze.parallel.pipelines.joined_steps import sort_joins
@@ -18,6 +24,7 @@ from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.parallel.pipelines.pipeline_timeline import Timeline
 from phaze.parallel.pipelines.stage_graph import StageGraph
 from phaze.parallel.pipelines.step_waves import ELEMENTS, STEPS, WIDE, run_waves, waves
+from phaze.parallel.pipelines.unit_times import unit_times, waves_at
 from phaze.solvers.looks import Look, wanted
 
 Indices = NDArray[np.int32]
@@ -41,7 +48,7 @@ class Precedence:
     inputs; U where there is none. `way` (U, 2): the chunk behind which an input changes device, C - 1 where it does
     not. Of a graph of chunks whose parts join more than two inputs, both have as many columns, and ways are edges,
     E where an input does not change device. `queue` (U,): all steps, each behind those it waits for; `waves`: where
-    every wave of it starts, as of `step_waves`, none where there are few devices.
+    every wave of it starts, as of `step_waves`, none where that was not asked for.
     """
 
     first: Indices
@@ -54,9 +61,14 @@ class Precedence:
     queue: Indices
     waves: Indices
 
+    @property
+    def longest(self) -> int:
+        """Steps of the device that has most: at most as many as there are waves."""
+        return int(np.diff(self.first).max())
+
     @cached_property
     def in_waves(self) -> tuple[Indices, Indices]:
-        """The queue and `waves` however few devices there are: many plans fill waves that one does not."""
+        """The queue and `waves` in any case: many plans fill waves that one does not."""
         if len(self.waves):
             return self.queue, self.waves
         queue, starts = waves(self.first.astype(np.int64), self.source.astype(np.int64))
@@ -81,19 +93,20 @@ def precedence(
 def _precedence(
     schedule: Schedule, stages: int, microbatches: int, chunks_per_device: int, graph: StageGraph | None
 ) -> Precedence:
-    each = schedule_orders(schedule, stages, microbatches, chunks_per_device, graph)
-    return precedence_of(each, microbatches, stages * chunks_per_device, graph)
+    actions = schedule_actions(schedule, stages, microbatches, chunks_per_device, graph)
+    unit = unit_times(schedule, actions) if graph is None else None
+    return precedence_of(actions, microbatches, stages * chunks_per_device, graph, unit)
 
 
-def schedule_orders(
+def schedule_actions(
     schedule: Schedule, stages: int, microbatches: int, chunks_per_device: int, graph: StageGraph | None
-) -> tuple[ActionOrder, ...]:
-    """Orders of a schedule on a chain of chunks, or of 1F1B on a graph. Raises ValueError for any other one there."""
+) -> ActionsOfAll:
+    """Actions of a schedule on a chain of chunks, or of 1F1B on a graph. Raises ValueError for any other one there."""
     if graph is None:
-        return orders(schedule, stages, microbatches, chunks_per_device)
+        return all_actions(schedule, stages, microbatches, chunks_per_device)
     if schedule is not Schedule.ONE_F_ONE_B or (graph.count, chunks_per_device) != (stages, 1):
         raise ValueError(f"a graph of {graph.count} stages runs 1f1b with one on each of as many devices")
-    return graph_orders(graph, microbatches)
+    return graph_actions(graph, microbatches)
 
 
 _of_small, _of_large = lru_cache(maxsize=512)(_precedence), lru_cache(maxsize=8)(_precedence)
@@ -101,20 +114,28 @@ _of_small, _of_large = lru_cache(maxsize=512)(_precedence), lru_cache(maxsize=8)
 
 
 def precedence_of(
-    each: tuple[ActionOrder, ...], microbatches: int, chunks: int, graph: StageGraph | None = None
+    all_: ActionsOfAll,
+    microbatches: int,
+    chunks: int,
+    graph: StageGraph | None = None,
+    unit: Integers | None = None,
 ) -> Precedence:
-    """Precedence graph of any orders. Raises ValueError where the devices wait for one another."""
-    actions = _one_after_the_other(each)
+    """Precedence graph of any orders. Raises ValueError where the devices wait for one another.
+
+    `unit` (A,): when actions run if each takes one unit of time and is a step of its own, where that is known.
+    """
+    actions = all_.actions
     step = np.cumsum(~actions.joined) - 1
-    device = np.repeat(np.arange(len(each)), [len(order) for order in each])[~actions.joined]
-    first = np.searchsorted(device, np.arange(len(each) + 1))
+    device = all_.device[~actions.joined]
+    first = np.searchsorted(device, np.arange(len(all_.starts)))
     if graph is None:
         source, way = _inputs(actions, step, device, (microbatches, chunks))
     else:
         source, way = _graph_inputs(actions, microbatches, graph)
     before = np.arange(-1, len(device) - 1)
     before[first[:-1]] = len(device)
-    queue, starts = _sorted(first, source)
+    known = None if unit is None else waves_at(unit, before, source)
+    queue, starts = known or _sorted(first, source)
     if len(queue) < len(device):
         raise ValueError("the devices wait for one another")
     kind, chunk = actions.kind[~actions.joined], actions.chunk[~actions.joined]
@@ -131,12 +152,6 @@ def _sorted(first: Integers, source: Integers) -> tuple[Integers, Integers]:
     if len(first) > WIDE and machine().compiled("sort", STEPS * longest) is None:
         return waves(first, source)
     return machine().sort(first, source), np.zeros(0, dtype=np.int64)
-
-
-def _one_after_the_other(each: tuple[ActionOrder, ...]) -> ActionOrder:
-    """The actions of all devices."""
-    names = ("kind", "microbatch", "chunk", "joined")
-    return ActionOrder(*(np.concatenate([getattr(order, name) for order in each]) for name in names))
 
 
 def _inputs(
@@ -238,8 +253,7 @@ def _ends_s(work: Precedence, chunks: Chunks) -> Floats:
     seconds = np.ascontiguousarray(_kinds_s(chunks).transpose(0, 2, 1))
     way_s = np.zeros((count, plans))
     way_s[:-1] = chunks.transfer_s.T
-    _, starts = work.in_waves
-    run_many = machine().compiled("run_many", STEPS * len(starts) + steps * plans // ELEMENTS)
+    run_many = machine().compiled("run_many", STEPS * work.longest + steps * plans // ELEMENTS)
     if run_many is None:
         end_s = _wave_ends(work, seconds[work.kind, work.chunk], way_s[work.way], chunks.blocking)
     else:
@@ -271,8 +285,8 @@ def pipeline_period_s(schedule: Schedule, microbatches: int, stages: int, chunks
 def simulate(schedule: Schedule, microbatches: int, stages: int, chunks: Chunks) -> Timeline:
     """When every action runs, each as early as it can. Raises ValueError where the schedule does not run so."""
     work, start_s, end_s = _run(schedule, microbatches, stages, chunks)
-    each = schedule_orders(schedule, stages, microbatches, chunks.per_device(stages), chunks.graph)
-    cuts = np.cumsum([len(order) for order in each])[:-1]
+    every = schedule_actions(schedule, stages, microbatches, chunks.per_device(stages), chunks.graph)
+    each, cuts = every.each(), every.starts[1:-1]
     return Timeline(each, tuple(np.split(start_s[work.step], cuts)), tuple(np.split(end_s[work.step], cuts)))
 
 
@@ -318,7 +332,8 @@ def _step_ends(work: Precedence, seconds: Floats, way_s: Floats, blocking: bool)
         return machine(joined_steps).fill("run_joins", *steps_s, end_s=end_s)
     source, way = (work.source[:, 0], work.source[:, 1]), (way_s[:, 0], way_s[:, 1])
     steps = (work.before, source, seconds, way, sent_s, blocking)
-    if len(work.waves) and machine().compiled("run", STEPS * len(work.waves)) is None:
+    wide = len(work.waves) and len(work.first) > WIDE
+    if wide and machine().compiled("run", STEPS * len(work.waves)) is None:
         return run_waves(work.queue, work.waves, *steps)
     return machine().fill("run", work.queue, *steps, end_s=end_s)
 

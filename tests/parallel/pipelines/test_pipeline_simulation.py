@@ -13,17 +13,19 @@ from hypothesis import strategies as st
 from pipeline_cases import pipelines
 
 from phaze.parallel.pipelines import pipeline_simulation, simulation_loops, step_waves
-from phaze.parallel.pipelines.action_order import ActionKind, orders
+from phaze.parallel.pipelines.action_order import ActionKind, ActionsOfAll, all_actions, orders
 from phaze.parallel.pipelines.chunk_times import Chunks, even_chunks
 from phaze.parallel.pipelines.compiled_loops import PLAIN_STEPS, Machine
 from phaze.parallel.pipelines.pipeline_schedule import Schedule, device_of, refusal
 from phaze.parallel.pipelines.pipeline_simulation import (
     pipeline_period_s,
     pipeline_s,
+    pipelines_s,
     precedence,
     precedence_of,
     simulate,
 )
+from phaze.parallel.pipelines.unit_times import ONE_WAY, unit_times, waves_at
 from phaze.parallel.recount.timeline_checker import check_timeline
 
 SMALL = settings(max_examples=100, deadline=None, derandomize=True)
@@ -159,7 +161,7 @@ def test_orders_that_wait_for_one_another_are_refused():
     first, second = orders(Schedule.ONE_F_ONE_B, 2, 2)
     swapped = replace(second, **{name: getattr(second, name)[::-1] for name in ("kind", "microbatch")})
     with pytest.raises(ValueError, match="wait for one another"):
-        precedence_of((first, swapped), 2, 2)
+        precedence_of(ActionsOfAll.of((first, swapped)), 2, 2)
 
 
 def test_machine_code_answers_the_same():
@@ -197,6 +199,46 @@ def test_waves_end_as_steps_one_by_one_do_to_the_last_bit(case):
         steps = (work.before, tuple(work.source.T), seconds, tuple(way_s.T), sent_s, blocking)
         one_by_one = Machine().fill("run", work.queue, *steps, end_s=np.zeros(len(queue) + 1))
         assert step_waves.run_waves(queue, starts, *steps).tolist() == one_by_one.tolist()
+
+
+@SMALL
+@given(pipelines())
+def test_units_of_time_are_as_few_waves_as_of_a_pipeline_that_is_played(case):
+    schedule, stages, microbatches, chunks = case
+    actions = all_actions(schedule, stages, microbatches, chunks.per_device(stages))
+    unit = unit_times(schedule, actions)
+    assert (unit is None) == (schedule not in {*ONE_WAY, Schedule.ONE_F_ONE_B})
+    played = precedence_of(actions, microbatches, chunks.count)
+    if unit is not None:
+        before, source = played.before, played.source
+        queue, starts = waves_at(unit, before, source)
+        order, each = step_waves.waves(played.first.astype(np.int64), source.astype(np.int64))
+        first_run = np.empty_like(unit)
+        first_run[order] = np.repeat(np.arange(len(each) - 1), np.diff(each))
+        assert np.all(first_run <= unit)
+        assert len(starts) == len(each)
+        assert sorted(queue) == sorted(order)
+        late = unit.copy()
+        late[np.flatnonzero(before < len(before))[-1]] = 0  # no later than what it waits for
+        assert waves_at(late, before, source) is None
+
+
+def test_waves_are_not_played_where_they_are_known_or_machine_code_runs(monkeypatch):
+    played, fresh = [], Machine()
+    monkeypatch.setattr(pipeline_simulation, "machine", lambda: fresh)
+    monkeypatch.setattr(
+        pipeline_simulation, "waves", lambda *steps: played.append(steps) or step_waves.waves(*steps)
+    )
+
+    def run(schedule, stages):
+        lines = even_chunks(stages, 0.11, 0.13, 0.17)
+        both = {k: np.stack([v, v]) for k, v in vars(lines).items() if isinstance(v, np.ndarray)}
+        pipelines_s(schedule, 48, stages, replace(lines, **both))
+        return len(played)
+
+    assert [run(Schedule.ONE_F_ONE_B, 11), run(Schedule.GPIPE, 11), run(Schedule.ZB_H1, 11)] == [0, 0, 1]
+    fresh.function("run_many", PLAIN_STEPS)
+    assert run(Schedule.ZB_H1, 13) == 1
 
 
 def test_wide_pipelines_take_a_wave_for_a_step_of_each_device_and_known_ones_none(monkeypatch):

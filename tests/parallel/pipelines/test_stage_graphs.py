@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pipeline_cases import seconds
 
 from phaze.parallel.pipelines import joined_steps
-from phaze.parallel.pipelines.action_order import ActionKind, graph_orders
+from phaze.parallel.pipelines.action_order import ActionKind, ActionsOfAll, graph_actions
 from phaze.parallel.pipelines.chunk_times import Chunks
 from phaze.parallel.pipelines.compiled_loops import PLAIN_STEPS, Machine
 from phaze.parallel.pipelines.in_flight import in_flight_peak
@@ -118,7 +118,7 @@ def test_transfers_that_only_delay_make_it_the_longest_path(case):
     microbatches, chunks = case
     chunks, graph = replace(chunks, blocking=False), chunks.graph
     work = nx.DiGraph()
-    for device, order in enumerate(graph_orders(graph, microbatches)):
+    for device, order in enumerate(graph_actions(graph, microbatches).each()):
         steps = [(device, a.kind is TURN, a.microbatch) for a in order]
         for step in steps:
             work.add_edge((*step, "start"), (*step, "end"), weight=_lasting(chunks, step))
@@ -188,9 +188,9 @@ def test_wrong_graphs_and_schedules():
     with pytest.raises(ValueError, match="transfer_s"):
         replace(chunks, transfer_s=np.ones(3))
     graph = towers(3, 2)
-    *others, last = graph_orders(graph, 3)
+    *others, last = graph_actions(graph, 3).each()
     with pytest.raises(ValueError, match="wait for one another"):
-        precedence_of((*others, replace(last, kind=last.kind[::-1])), 3, graph.count, graph)
+        precedence_of(ActionsOfAll.of((*others, replace(last, kind=last.kind[::-1]))), 3, graph.count, graph)
 
 
 @pytest.mark.parametrize("blocking", [False, True])
