@@ -328,7 +328,7 @@ class CostedTask:
                 alone = np.fmin(latencies.single_s, latencies.parallel_s)
                 experts = layer.expert_parameters > 0
                 linked = self.task.network, links
-                found.append(operators(costs.pass_, alone, self.framework, linked, experts=experts))
+                found.append(operators((costs.pass_,), alone, self.framework, linked, experts=experts))
         return costed
 
     def points(self, config: TrainingConfig, rows: Rows) -> CostedPoints:

@@ -253,14 +253,16 @@ def _ends_s(work: Precedence, chunks: Chunks) -> Floats:
     seconds = np.ascontiguousarray(_kinds_s(chunks).transpose(0, 2, 1))
     way_s = np.zeros((count, plans))
     way_s[:-1] = chunks.transfer_s.T
-    run_many = machine().compiled("run_many", STEPS * work.longest + steps * plans // ELEMENTS)
+    name = "run_many_blocking" if chunks.blocking else "run_many"
+    run_many = machine().compiled(name, STEPS * work.longest + steps * plans // ELEMENTS)
     if run_many is None:
         end_s = _wave_ends(work, seconds[work.kind, work.chunk], way_s[work.way], chunks.blocking)
     else:
-        end_s, sent_s = np.empty((steps + 1, plans)), np.zeros((steps + 1 if chunks.blocking else 1, plans))
+        end_s = np.empty((steps + 1, plans))
         end_s[-1] = 0.0
+        filled = (np.zeros_like(end_s), end_s) if chunks.blocking else (end_s,)
         order = (work.queue, work.before, work.source, work.kind, work.chunk, work.way)
-        run_many(*order, seconds, way_s, chunks.blocking, end_s, sent_s)
+        run_many(*order, seconds, way_s, *filled)
     latest: Floats = end_s[work.first[1:] - 1].max(axis=0)  # a device ends with its last step
     return latest
 

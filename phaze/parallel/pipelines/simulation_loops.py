@@ -61,32 +61,64 @@ def run_many(
     way: Integers,
     seconds: Floats,
     way_s: Floats,
-    blocking: bool,
     end_s: Floats,
-    sent_s: Floats,
 ) -> None:
-    """The same of N plans side by side: `end_s` (U + 1, N), whose last row must be 0, and `sent_s` as large, all 0.
+    """The same of N plans side by side whose transfers block nobody: fill `end_s` (U + 1, N), whose last row must be 0.
 
     `seconds` (kinds, C, N) of the step of a `kind` and `chunk` (U,); `way_s` (C, N) of the transfer behind chunk `way`
     (U, 2), 0 behind the last.
     """
+    # Apart from plans that block, and with a name for each row, machine code takes several plans at once.
     plans = end_s.shape[1]
-    if blocking:
-        for step in range(len(queue)):
-            for one in range(2):
-                for plan in range(plans):
-                    sent_s[source[step, one], plan] += way_s[way[step, one], plan]
     for step in queue:
-        ahead, one, other = before[step], source[step, 0], source[step, 1]
-        into, beside = way[step, 0], way[step, 1]
+        free_s = end_s[before[step]]
+        one_s = end_s[source[step, 0]]
+        other_s = end_s[source[step, 1]]
+        into_s = way_s[way[step, 0]]
+        beside_s = way_s[way[step, 1]]
+        lasting_s = seconds[kind[step], chunk[step]]
+        found_s = end_s[step]
         for plan in range(plans):
-            free = end_s[ahead, plan]
-            if blocking:
-                received = max(free, end_s[one, plan], end_s[other, plan])
-                received += way_s[into, plan] + way_s[beside, plan]
-                start = max(received, free + sent_s[ahead, plan])
-            else:
-                start = max(
-                    free, end_s[one, plan] + way_s[into, plan], end_s[other, plan] + way_s[beside, plan]
-                )
-            end_s[step, plan] = start + seconds[kind[step], chunk[step], plan]
+            free = free_s[plan]
+            one = one_s[plan] + into_s[plan]
+            other = other_s[plan] + beside_s[plan]
+            latest = one if one > free else free
+            latest = other if other > latest else latest
+            found_s[plan] = latest + lasting_s[plan]
+
+
+def run_many_blocking(
+    queue: Integers,
+    before: Integers,
+    source: Integers,
+    kind: Integers,
+    chunk: Integers,
+    way: Integers,
+    seconds: Floats,
+    way_s: Floats,
+    sent_s: Floats,
+    end_s: Floats,
+) -> None:
+    """The same of plans whose transfers block; `sent_s` as large as `end_s`, all 0."""
+    plans = end_s.shape[1]
+    for step in range(len(queue)):
+        for one in range(2):
+            sender, each = source[step, one], way[step, one]
+            for plan in range(plans):
+                sent_s[sender, plan] += way_s[each, plan]
+    for step in queue:
+        free_s = end_s[before[step]]
+        one_s = end_s[source[step, 0]]
+        other_s = end_s[source[step, 1]]
+        into_s = way_s[way[step, 0]]
+        beside_s = way_s[way[step, 1]]
+        busy_s = sent_s[before[step]]
+        lasting_s = seconds[kind[step], chunk[step]]
+        found_s = end_s[step]
+        for plan in range(plans):
+            free = free_s[plan]
+            latest = one_s[plan] if one_s[plan] > free else free
+            latest = other_s[plan] if other_s[plan] > latest else latest
+            received = latest + (into_s[plan] + beside_s[plan])
+            sent = free + busy_s[plan]
+            found_s[plan] = (sent if sent > received else received) + lasting_s[plan]

@@ -266,9 +266,7 @@ class IterationBatch:
         if not len(rows):
             return found
         which, (sizes, group) = bases.which[rows], bases.sizes
-        moving = ZeroExchanges(
-            sizes[:, which], group, e.exchanges(*(self.plans[r] for r in rows)), e.framework
-        )
+        moving = ZeroExchanges(sizes[:, which], group, self.exchanges.of_rows(rows), e.framework)
         first, body = bases.first_groups[which], np.array(bases.divisions[0].body)
         forward_s, again_s, backward_s = bases.groups.rows[which, :3].transpose(1, 0, 2)
         beside_s = forward_s, again_s * bases.recomputation[which] + backward_s

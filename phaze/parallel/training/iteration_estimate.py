@@ -227,7 +227,11 @@ class Estimator:
         sizes = {s.microbatch for s in plans}
         ends = (min(sizes), max(sizes)) if sizes else ()
         ordered = sorted(plans, key=lambda s: s.microbatch not in ends)
-        cost_ahead([self.chain(plan) for plan in ordered], self.costs)
+        chains: dict[frozenset[str], list[LayerChain]] = {}
+        for plan in ordered:
+            chains.setdefault(plan.kept | plan.offloaded, []).append(self.chain(plan))
+        for spared, some in chains.items():
+            cost_ahead(some, self.costs, self.loaded, spared)
 
     def chain(self, plan: ParallelPlan) -> LayerChain:
         """The layers of the model as a device runs them."""

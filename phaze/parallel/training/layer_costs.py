@@ -15,17 +15,12 @@ from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.derived_figures import hbm_bandwidth_bytes_per_s
 from phaze.parallel.chunk_division import Grain, groups_of
 from phaze.parallel.framework import Framework
-from phaze.parallel.training.exchanges.communication import row_bytes
-from phaze.parallel.training.operator_costs import (
-    OperatorCosts,
-    Operators,
-    recomputed_operators,
-    with_score_passes,
-)
+from phaze.parallel.training.alike_layers import Chips, figures_of, layer_figures
+from phaze.parallel.training.operator_costs import OperatorCosts, Operators, with_score_passes
 from phaze.scheduling.layers import LayerTimes, ScheduledLayers, TimedChain
 from phaze.scheduling.passes import SolveLimits, TimedPass
 from phaze.workload.parallel_degrees import Parallel
-from phaze.workload.work import Layer, LayerChain, Pass, Unit
+from phaze.workload.work import Layer, LayerChain, Pass
 
 _FAST = 1e18  # bytes/s of a link on which nothing takes time
 
@@ -163,11 +158,27 @@ class LayerCosts(LayerSizes):
         return LayerCosts(self.chain, *(side.alone(row) for side in sides))
 
 
-def cost_ahead(chains: Sequence[LayerChain], costs: OperatorCosts) -> None:
-    """Cost the operators of some chains all at once, so that the figures of each are at hand."""
-    layers = {id(layer): layer for chain in chains for layer in chain.layers}.values()
+def cost_ahead(
+    chains: Sequence[LayerChain], costs: OperatorCosts, table: ArchitectureTable, kept: Set[str] = frozenset()
+) -> None:
+    """Cost the operators of some chains all at once, so that the figures of each are at hand; `kept` as below."""
+    layers = list({id(layer): layer for chain in chains for layer in chain.layers}.values())
     passes = (p for layer in layers for p in (layer.forward, layer.backward) if p is not None)
     costs.learn([w for p in passes for w in with_score_passes(p, costs.framework).works])
+    if _chips(costs, table)[1].all():
+        _one_after_the_other(layers, costs, table, kept)
+
+
+def _chips(costs: OperatorCosts, table: ArchitectureTable) -> Chips:
+    return hbm_bandwidth_bytes_per_s(table), costs.model.factors.simt_of >= 0
+
+
+def _one_after_the_other(
+    layers: Sequence[Layer], costs: OperatorCosts, table: ArchitectureTable, kept: Set[str]
+) -> list[Floats]:
+    """Figures of layers on chips whose operators follow one another, each worked out once."""
+    chips = _chips(costs, table)
+    return costs.once(layers, kept, lambda new: figures_of(new, costs, chips, kept))
 
 
 def layer_costs(
@@ -185,15 +196,11 @@ def layer_costs(
     unless that chain is `scheduled` already. Without `limits` they are not: then they take what no schedule is shorter
     than. `cores`: of this model and table, which know what other chains share.
     """
-    model, serial = costs.model, costs.model.factors.simt_of >= 0
-    chips = hbm_bandwidth_bytes_per_s(table), serial
+    model, chips = costs.model, _chips(costs, table)
     if scheduled is not None and scheduled.chain == chain:
         times: LayerTimes | None = scheduled.times
-    elif serial.all():
-        figures = [
-            costs.once(layer, kept, lambda one: _costed(one, costs, chips, kept)) for layer in chain.layers
-        ]
-        return _put_together(chain, figures)
+    elif chips[1].all():
+        return _put_together(chain, _one_after_the_other(chain.layers, costs, table, kept))
     else:
         cores = cores or CoreTimes(model, table)
         times = cores.least(chain) if limits is None else cores.exact(chain, limits)
@@ -210,21 +217,12 @@ def _operators(layer: Layer, costs: OperatorCosts) -> tuple[Operators, Operators
     return forward, backward
 
 
-def _costed(layer: Layer, costs: OperatorCosts, chips: _Chips, kept: Set[str]) -> Floats:
-    """Figures of one layer, as of `_figures`, on chips whose operators follow one another."""
-    return _figures(*_operators(layer, costs), None, chips, costs.framework, kept)
-
-
-_Chips = tuple[Floats, NDArray[np.bool_]]
-"""Bytes/s of the memory of architectures, and where operators follow one another, (A,) each."""
-
-
 def layer_costs_of(
     chain: LayerChain,
     forward: Sequence[Operators],
     backward: Sequence[Operators],
     times: LayerTimes | None,
-    chips: _Chips,
+    chips: Chips,
     framework: Framework,
     kept: Set[str] = frozenset(),
 ) -> LayerCosts:
@@ -236,46 +234,13 @@ def layer_costs_of(
         [None] * len(forward) if times is None else zip(times.forward_s.T, times.backward_s.T, strict=True)
     )
     each = zip(forward, backward, scheduled, strict=True)
-    return _put_together(chain, [_figures(f, b, some, chips, framework, kept) for f, b, some in each])
+    return _put_together(chain, [layer_figures(f, b, some, chips, framework, kept) for f, b, some in each])
 
 
 def _put_together(chain: LayerChain, figures: Sequence[Floats]) -> LayerCosts:
-    """Costs of a chain from `_figures` of each of its unique layers."""
+    """Costs of a chain from `layer_figures` of each of its unique layers."""
     forward, backward, recomputation, ending = np.stack(figures, axis=-1)
     return LayerCosts(chain, *map(LayerPassCosts.of, (forward, backward, recomputation, ending)))
-
-
-def _figures(
-    forward: Operators,
-    backward: Operators,
-    scheduled: tuple[Floats, Floats] | None,
-    chips: _Chips,
-    framework: Framework,
-    kept: Set[str],
-) -> Floats:
-    """Figures of one layer, (4, 5 + groups, A): rows as of `LayerPassCosts.of` of each side of `LayerCosts`.
-
-    `scheduled`: seconds of its passes on the cores without collectives, (A,) each.
-    """
-    hbm_bytes_per_s, serial = chips
-    both, alone = (forward, backward), [o.total_s for o in (forward, backward)]
-    lasting = alone
-    if scheduled is not None:
-        each = zip(alone, scheduled, both, strict=True)
-        lasting = [np.where(serial, one, seconds * o.longer) for one, seconds, o in each]
-    row_s = framework.expert_passes / hbm_bytes_per_s
-    ahead_s, behind_s = (
-        seconds + row_s * row_bytes(o.pass_) for seconds, o in zip(lasting, both, strict=True)
-    )
-    share = ahead_s / np.maximum(alone[0], np.finfo(np.float64).tiny)
-    again = [recomputed_operators(*both, framework, kept, ends=ends) for ends in (False, True)]
-    return np.array(
-        [
-            _side(forward, ahead_s, framework),
-            _side(backward, behind_s, framework),
-            *(_side(some, share * some.total_s, framework) for some in again),
-        ]
-    )
 
 
 @dataclass(frozen=True)
@@ -321,19 +286,3 @@ def without_links(model: CostModel, table: ArchitectureTable) -> tuple[Architect
     """Architectures on which collectives take no time, and their costs."""
     ideal = table.replace(link_bandwidth_bytes_per_s=np.full(len(table), _FAST))
     return ideal, CostModel(ideal, model.network.ideal(), model.rung, model.own, like=model)
-
-
-def _side(operators: Operators, lasting_s: Floats, framework: Framework) -> Floats:
-    """Figures of one layer in one direction, (5 + groups, A), whose operators in all take so long, (A,)."""
-    o, alone = operators, operators.total_s
-    scale = np.divide(lasting_s, alone, out=np.ones_like(alone), where=alone > 0)
-    exposed, hidden = {parallel: np.zeros(len(alone)) for parallel in Parallel}, np.zeros(len(alone))
-    for at, work in enumerate(o.works):
-        if work.link is not None:
-            hides = o.hidden_s(at, framework)
-            exposed[work.link.group.parallel] += o.link_s[:, at] - hides
-            hidden += hides
-    vector_s = scale * o.sum_s([w.unit is Unit.VECTOR for w in o.works])
-    weight_s = scale * o.sum_s([w.makes_weight_gradient for w in o.works])
-    launches = np.full(len(alone), o.launches(framework))
-    return np.array([lasting_s, vector_s, weight_s, hidden, launches, *exposed.values()])

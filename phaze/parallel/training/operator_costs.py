@@ -12,7 +12,7 @@ from phaze.arrays import Flags, Floats, Rows
 from phaze.cost.cost_model import CostModel
 from phaze.hardware.cluster_network import Network
 from phaze.parallel.framework import Framework, TensorOverlap
-from phaze.parallel.training.exchanges.communication import merged_s
+from phaze.parallel.training.exchanges.communication import merged_s, row_bytes
 from phaze.parallel.training.memory.recomputation import runs_again
 from phaze.scheduling.passes import NEVER_S
 from phaze.workload.operators.operator_graph import OpKind
@@ -26,18 +26,26 @@ T = TypeVar("T")
 class Operators:
     """Operators of one pass, and each one's seconds alone on A architectures, (A, O); 0 in the one that it is not.
 
-    `longer` (A,): all of them over what they take without the room that experts have.
+    `longer` (A,): all of them over what they take without the room that experts have. `alike`: passes of the same
+    structure, `pass_` the first, each on as many architectures, all of the first pass first; empty, that pass alone.
     """
 
     pass_: Pass
     alone_s: Floats
     link_s: Floats
     longer: Floats
+    alike: tuple[Pass, ...] = ()
 
     @property
     def works(self) -> Sequence[Work]:
         """The operators."""
         return self.pass_.works
+
+    @property
+    def row_bytes(self) -> Floats:
+        """Bytes of the rows that products of experts read and write, (A,)."""
+        passes = self.alike or (self.pass_,)
+        return np.repeat(row_bytes(passes), len(self.alone_s) // len(passes))
 
     @property
     def total_s(self) -> Floats:
@@ -120,13 +128,15 @@ class OperatorCosts:
     _known: dict[Work, list[float]] = field(default_factory=dict)
     _layers: dict[Hashable, tuple[Layer, Any]] = field(default_factory=dict)
 
-    def once(self, layer: Layer, key: Hashable, work_out: Callable[[Layer], T]) -> T:
-        """What is asked for of a layer, by a key, worked out the first time: chains share layers that are alike."""
-        place = id(layer), key
-        if place not in self._layers:
-            self._layers[place] = layer, work_out(layer)
-        found: T = self._layers[place][1]
-        return found
+    def once(
+        self, layers: Sequence[Layer], key: Hashable, work_out: Callable[[Sequence[Layer]], Sequence[T]]
+    ) -> list[T]:
+        """What is asked for of some layers, by a key; of those not asked for before, which chains share, at once."""
+        new = list({id(one): one for one in layers if (id(one), key) not in self._layers}.values())
+        if new:
+            found = zip(new, work_out(new), strict=True)
+            self._layers.update({(id(one), key): (one, answer) for one, answer in found})
+        return [self._layers[id(one), key][1] for one in layers]
 
     def seconds(self, works: Sequence[Work]) -> Floats:
         """Each operator in its faster mode, or its collective, (A, O)."""
@@ -145,33 +155,46 @@ class OperatorCosts:
             rows = np.arange(len(self.link_bytes_per_s))
             self._known.update(zip(new, self.model.fastest_s(new, rows).T.tolist(), strict=True))
 
-    def costed(self, pass_: Pass, *, experts: bool) -> Operators:
-        """Operators of a pass; `experts`: whether the layer has some, whose products have room for more rows."""
-        pass_ = with_score_passes(pass_, self.framework)
-        links = self.model.network, self.link_bytes_per_s
-        return operators(pass_, self.seconds(pass_.works), self.framework, links, experts=experts)
+    def costed(self, *passes: Pass, experts: bool) -> Operators:
+        """Operators of a pass, or of several of one structure, as of `Operators.alike`.
+
+        `experts`: whether the layer has some, whose products have room for more rows.
+        """
+        each = tuple(with_score_passes(p, self.framework) for p in passes)
+        shape = len(self.link_bytes_per_s), len(each), len(each[0].works)
+        alone_s = self.seconds([w for p in each for w in p.works]).reshape(shape).swapaxes(0, 1)
+        rows = np.ascontiguousarray(alone_s).reshape(shape[0] * shape[1], shape[2])
+        return operators(
+            each, rows, self.framework, (self.model.network, self.link_bytes_per_s), experts=experts
+        )
 
 
 def operators(
-    pass_: Pass, alone_s: Floats, framework: Framework, links: tuple[Network, Floats], *, experts: bool
+    passes: Sequence[Pass],
+    alone_s: Floats,
+    framework: Framework,
+    links: tuple[Network, Floats],
+    *,
+    experts: bool,
 ) -> Operators:
-    """Operators of a pass that take so long alone, (A, O), as a framework runs them.
+    """Operators of passes of one structure that take so long alone, (A, O), as a framework runs them.
 
-    `links`: the network and the bandwidths of the chips' own links in bytes/s, (A,); `experts`: whether the layer has
-    some, whose products have room for more rows.
+    `links`: the network and the bandwidths of the chips' own links in bytes/s, as many as rows of each pass; `experts`:
+    whether the layer has some, whose products have room for more rows.
     """
-    works, (network, link_bytes_per_s) = pass_.works, links
+    works, (network, link_bytes_per_s) = passes[0].works, links
     link = np.array([w.unit is Unit.LINK for w in works], dtype=np.bool_)
     link_s = np.where(link, np.minimum(alone_s, NEVER_S), 0.0)
     own = np.where(link, 0.0, alone_s * [stretch_of(w, framework) for w in works])
     for at, work in enumerate(works):
         if framework.merges_copies and work.link is not None and work.link.copies > 1:
-            link_s[:, at] = merged_s(work.link, network, link_bytes_per_s)
+            merging = [one for p in passes if (one := p.works[at].link) is not None]
+            link_s[:, at] = merged_s(merging, network, link_bytes_per_s).ravel()
     room = framework.expert_room if experts else 1.0
     padded = own * [room if any(g.groups > 1 for g in w.gemms) else 1.0 for w in works]
     total = own.sum(axis=1)
     longer = np.divide(padded.sum(axis=1), total, out=np.ones(len(total)), where=total > 0)
-    return Operators(pass_, padded, link_s, longer)
+    return Operators(passes[0], padded, link_s, longer, tuple(passes))
 
 
 def with_score_passes(pass_: Pass, framework: Framework) -> Pass:

@@ -176,10 +176,11 @@ def test_machine_code_answers_the_same():
         machine.function("sort", steps)
         queue = machine.sort(work.first, work.source)
         end_s = machine.fill("run", queue, work.before, source, seconds, ways, none, False, end_s=none.copy())
-        many_s, sent_s = np.zeros((2, len(none), 2))
-        two = kinds_s, np.stack([way_s, 2 * way_s], axis=1), True, many_s, sent_s
-        machine.function("run_many", 1)(queue, work.before, work.source, *each, *two)
-        answers.append((queue.tolist(), end_s.tolist(), many_s.tolist()))
+        many_s, blocked_s, sent_s = np.zeros((3, len(none), 2))
+        two = queue, work.before, work.source, *each, kinds_s, np.stack([way_s, 2 * way_s], axis=1)
+        machine.function("run_many", 1)(*two, many_s)
+        machine.function("run_many_blocking", 1)(*two, sent_s, blocked_s)
+        answers.append((queue.tolist(), end_s.tolist(), many_s.tolist(), blocked_s.tolist()))
     assert machine.function("run", 1) is not simulation_loops.run
     assert answers[0] == answers[1]
 

@@ -1,12 +1,15 @@
 """What frameworks do with the exchanges and rows of experts, and where their replicas lie."""
 
+import numpy as np
 import pytest
 from strategy_cases import estimator, framework
 
+from phaze.cost.cost_model import CostModel
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.derived_figures import hbm_bandwidth_bytes_per_s
 from phaze.parallel.parallel_plan import ParallelPlan, RankOrder, Zero
-from phaze.parallel.training.layer_costs import _costed
+from phaze.parallel.training.alike_layers import figures_of, layer_figures
+from phaze.parallel.training.operator_costs import OperatorCosts
 from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.workload_loader import load_workload
 
@@ -67,11 +70,34 @@ def test_layers_that_chains_share_are_costed_once(monkeypatch):
     costed, plans = [], [ParallelPlan(1, 8, sharding=Sharding(expert=experts)) for experts in (2, 4)]
     alone = [estimator(workload=MODEL).layer_costs(plan).forward for plan in plans]
     monkeypatch.setattr(
-        "phaze.parallel.training.layer_costs._costed",
-        lambda layer, *given: costed.append(layer) or _costed(layer, *given),
+        "phaze.parallel.training.layer_costs.figures_of",
+        lambda layers, *given: costed.extend(layers) or figures_of(layers, *given),
     )
     e = estimator(workload=MODEL)
     together = [e.layer_costs(plan).forward for plan in plans]
     assert [one.stacked.tolist() for one in together] == [one.stacked.tolist() for one in alone]
     experts = [layer for layer in costed if layer.expert_parameters]
     assert len(costed) == len(set(map(id, costed))) == len(e.chain(plans[0]).layers) + len(experts) / 2
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"merges_copies": True, "hides_experts": 0.5, "expert_passes": 3, "expert_room": 1.2}]
+)
+def test_layers_of_equal_structure_are_costed_side_by_side_to_the_last_bit(monkeypatch, changes):
+    chips, runs, e = to_table([load_architecture(name) for name in ("a100", "h100")]), [], estimator()
+    model = CostModel(chips, e.cluster.network)
+    links = np.asarray(chips["link_bandwidth_bytes_per_s"], dtype=np.float64)
+    costs = OperatorCosts(model, framework(**changes), links)
+    rates = hbm_bandwidth_bytes_per_s(chips), model.factors.simt_of >= 0
+    widths = [(tensor, experts) for tensor in (1, 2) for experts in (1, 2, 4)]
+    shardings = [Sharding(tensor, tensor > 1, expert=experts) for tensor, experts in widths]
+    shapes = [(batch, sharding) for batch in (1, 2, 3) for sharding in shardings]
+    layers = {id(one): one for shape in shapes for one in MODEL.chain(*shape).layers}.values()
+    alone = [figures_of([one], costs, rates, frozenset())[0].tolist() for one in layers]
+    monkeypatch.setattr(
+        "phaze.parallel.training.alike_layers.layer_figures",
+        lambda forward, *given: runs.append(len(forward.alike)) or layer_figures(forward, *given),
+    )
+    assert [one.tolist() for one in figures_of(list(layers), costs, rates, frozenset())] == alone
+    assert sum(runs) == len(layers)
+    assert len(runs) <= len(layers) / 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -116,6 +116,11 @@ class Communication:
     def _stride(self) -> Integers:
         return self._column("replica_stride")
 
+    def of_rows(self, rows: Integers) -> Communication:
+        """That of some of the plans, by place."""
+        columns = {name: column[rows] for name, column in self._columns.items()}
+        return replace(self, plans=tuple(self.plans[row] for row in rows.tolist()), _columns=columns)
+
     def _column(self, name: str) -> Integers:
         """A property of every plan, (V, 1)."""
         if name not in self._columns:
@@ -185,15 +190,16 @@ def overlapped_s(compute_s: Floats, exchange_s: Floats, pieces: Floats, interfer
 _ENDS = (OpKind.DISPATCH.value, OpKind.COMBINE.value)
 
 
-def row_bytes(pass_: Pass) -> float:
-    """Bytes of the rows that products of experts read and write, but for gradients of weights."""
-    ends = {i for i, w in enumerate(pass_.works) if w.kind in _ENDS}
-    if not ends:
-        return 0.0
-    turned = [(b, a) for a, b in pass_.edges]
-    inside = _reached(ends, pass_.edges) & _reached(ends, turned)
-    products = (g for i in inside for g in pass_.works[i].gemms)
-    return float(sum(HALF_BYTES * g.groups * g.m * (g.k + g.n) for g in products))
+def row_bytes(passes: Sequence[Pass]) -> list[float]:
+    """Bytes of the rows that products of experts read and write, but for gradients of weights, in each of some passes.
+
+    They are of one structure.
+    """
+    ends = {i for i, w in enumerate(passes[0].works) if w.kind in _ENDS}
+    turned = [(b, a) for a, b in passes[0].edges]
+    inside = _reached(ends, passes[0].edges) & _reached(ends, turned)
+    products = ([g for i in inside for g in p.works[i].gemms] for p in passes)
+    return [float(sum(HALF_BYTES * g.groups * g.m * (g.k + g.n) for g in some)) for some in products]
 
 
 def _reached(ends: Set[int], edges: Sequence[tuple[int, int]]) -> Set[int]:
@@ -210,9 +216,13 @@ def _reached(ends: Set[int], edges: Sequence[tuple[int, int]]) -> Set[int]:
     return found
 
 
-def merged_s(link: Link, network: Network, link_bytes_per_s: Floats) -> Floats:
-    """An exchange whose equal rows travel as one, (A,) seconds on chips whose own links have bandwidths (A,)."""
-    size, stride = link.group.size, link.group.stride
-    return fastest_s(
-        link.collective, link.payload_bytes, network, link_bytes_per_s, size, stride, link.copies
-    )
+def merged_s(links: Sequence[Link], network: Network, link_bytes_per_s: Floats) -> Floats:
+    """Exchanges whose equal rows travel as one, (L, A) seconds on chips whose own links have bandwidths (A,)."""
+    found = np.empty((len(links), len(link_bytes_per_s)))
+    groups: dict[tuple[Collective, int, int, int], list[int]] = {}
+    for at, one in enumerate(links):
+        groups.setdefault((one.collective, one.group.size, one.group.stride, one.copies), []).append(at)
+    for (collective, size, stride, copies), rows in groups.items():
+        payloads = np.array([[links[at].payload_bytes] for at in rows])
+        found[rows] = fastest_s(collective, payloads, network, link_bytes_per_s, size, stride, copies)
+    return found
