@@ -5,6 +5,8 @@ tensor is carried if at least three later layers read it, as every block of a de
 or if it skips at least three layers of many operators, as those of a U-Net: it is sent along with the one that
 passes (decision 0012). A model input counts as a tensor that passes until it is read for the last time, so inputs
 enter at the first layer, but for those that nothing reads before the fourth; the labels of a loss do not count.
+A long layer is cut further where two streams pass from block to block, as text and image through a diffusion
+transformer.
 Fused operators stay together, so no cut is made through a tensor that fusion swallows; views belong to the layer
 that reads them.
 """
@@ -14,9 +16,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
+from math import isqrt
 from types import MappingProxyType
 
 import numpy as np
@@ -175,7 +178,48 @@ def _stops(
             continue
         if works[i] > (works[stops[-1] - 1] if stops else 0) and works[-1] > works[i]:
             stops.append(i + 1)
-    return [*stops, end]
+    squares = passing(plain * number * number)
+    twos = _twos(np.where(count == 2, own, -1), squares, [t in swallowed for t in names])
+    return sorted({*stops, end, *_advances(twos, works, [0, *stops, end])})
+
+
+def _twos(
+    sums: NDArray[np.int64], squares: NDArray[np.int64], swallowed: Sequence[bool]
+) -> dict[int, tuple[int, int]]:
+    """Both tensors, by number, at the positions that exactly two pass, by the sum of their numbers and of the squares.
+
+    Positions where one of them is inside a fused operator are left out.
+    """
+    found: dict[int, tuple[int, int]] = {}
+    for i in np.flatnonzero(sums >= 0).tolist():
+        apart = isqrt(2 * int(squares[i]) - int(sums[i]) ** 2)
+        pair = (int(sums[i]) - apart) // 2, (int(sums[i]) + apart) // 2
+        if not any(swallowed[number] for number in pair):
+            found[i] = pair
+    return found
+
+
+def _advances(
+    twos: Mapping[int, tuple[int, int]], works: Sequence[int], stops: Sequence[int]
+) -> Iterator[int]:
+    """Cuts in long layers through two streams, as of text and image, each time both are others than at the last cut.
+
+    Only where that happens several times: what two tensors pass once is the inside of a layer.
+    """
+    for begin, end in pairwise(stops):
+        before = works[begin - 1] if begin else 0
+        if works[end - 1] - before < LONG_SKIP:
+            continue
+        cuts: list[int] = []
+        last: tuple[int, ...] = ()
+        for i in range(begin, end - 1):
+            pair = twos.get(i, ())
+            ahead = bool(pair) and not set(pair) & set(last)
+            if ahead and before < works[i] < works[end - 1]:
+                cuts.append(i + 1)
+                last, before = pair, works[i]
+        if len(cuts) >= CARRIED_LAYERS:
+            yield from cuts
 
 
 def _carried(

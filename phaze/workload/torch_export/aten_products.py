@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from phaze.workload.operators.contractions import contract, einsum_labels
 from phaze.workload.operators.operator_graph import OpKind
@@ -90,7 +91,7 @@ def attention(low: Lowering, node: Node) -> str:
     bias = mask if mask in low.trained else None
     if bias is not None or low.shape(v)[-1] != low.shape(q)[-1]:
         return _plain(low, node, (q, k, v), bias)
-    told: dict[str, object] = {"window": window} if (window := node.get("window", 0)) else {}
+    told: dict[str, Any] = {"window": window} if (window := node.get("window", 0)) else {}
     told |= {"score_bias": True} if node.get("scored", False) is True else {}
     heads, kv_heads = (low.shape(t)[-3] if len(low.shape(t)) > 3 else 1 for t in (q, k))
     rows = [_joined(low, node, t, step) for t, step in ((q, "q"), (k, "k"), (v, "v"))]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from phaze.workload.fusion_rules import ALL_FUSION, NO_FUSION
 from phaze.workload.graph_workload import GraphWorkload
-from phaze.workload.layers.layer_cutting import cut, whole_context
+from phaze.workload.layers.layer_cutting import LONG_SKIP, cut, whole_context
 from phaze.workload.operators.operator_graph import GraphBuilder, OpKind
 from phaze.workload.training.training_loss import with_loss
 from phaze.workload.workload import Mode
@@ -153,7 +153,10 @@ class Whole(Drawn):
 @SETTINGS
 @given(CHOICES)
 def test_exactly_one_tensor_passes_each_cut(choices):
-    """Counted anew from the operators: tensors made before the cut and read after it, views as one."""
+    """Counted anew from the operators: tensors made before the cut and read after it, views as one.
+
+    Two may pass inside what is long without them, where both are others than at the cut before.
+    """
     graph = with_loss(Drawn(choices).graph(1))
     segments = cut(graph, whole_context(graph, training=True))
     assert [op for s in segments for op in s.operators] == list(graph.operators)
@@ -161,11 +164,16 @@ def test_exactly_one_tensor_passes_each_cut(choices):
     for op in graph.operators:
         if op.kind is OpKind.VIEW and len(op.inputs) == len(op.outputs) == 1:
             origin[op.outputs[0]] = origin.get(op.inputs[0], op.inputs[0])
-    done = {"x"}
+    done, before = {"x"}, set()
     for k, segment in enumerate(segments[:-1]):
         done |= {t for op in segment.operators for t in op.outputs}
         later = {t for s in segments[k + 1 :] for op in s.operators for t in op.inputs}
-        assert len({origin.get(t, t) for t in done & later}) == 1
+        passing = {origin.get(t, t) for t in done & later}
+        long = len(graph.operators) >= LONG_SKIP
+        assert len(passing) == 1 or (
+            long and len(passing) == 2 and not (len(before) == 2 and passing & before)
+        )
+        before = passing
 
 
 @SETTINGS

@@ -38,3 +38,30 @@ def test_stops_are_those_of_every_position(seed):
     carried, swallowed = ({t for t in lives if draw.random() < share} for share in (0.2, 0.1))
     graph = SimpleNamespace(operators=[SimpleNamespace(kind=kind) for kind in kinds])
     assert _stops(graph, lives, carried, swallowed) == looked_for(kinds, lives, carried, swallowed)
+
+
+def two_streams(blocks, inside):
+    """Text and image: a block reads both and hands on both; inside it a third tensor is always there."""
+    lives = {"before": (0, inside - 1)}
+    for block in range(blocks):
+        begin, end = block * inside, (block + 1) * inside
+        for stream, made in (("text", end - 2), ("image", end - 1)):
+            lives[f"{stream}{block}"] = made, end + inside - (1 if stream == "text" else 2)
+        lives |= {f"step{i}": (i, i + 2) for i in range(begin, end - 2)}
+    return {t: (made, min(last, blocks * inside)) for t, (made, last) in lives.items()}
+
+
+def stops_of(lives, operators, swallowed=()):
+    graph = SimpleNamespace(operators=[SimpleNamespace(kind=OpKind.ELEMENTWISE)] * operators)
+    return _stops(graph, lives, (), swallowed)
+
+
+def test_a_long_layer_is_cut_where_two_streams_have_both_moved_on():
+    lives = two_streams(6, 20)
+    assert {20 * k for k in range(1, 6)} <= set(stops_of(lives, 120))
+    assert not {40} & set(stops_of(lives, 120, {"text1"}))
+
+
+def test_two_streams_of_a_short_layer_stay_inside_it():
+    lives = two_streams(3, 20)
+    assert not {20, 40} & set(stops_of(lives, 60))

@@ -92,8 +92,8 @@ def _spread(d: Draft, x: str, out: str) -> None:
         times, rest = divmod(prod(after), size)
         many = d.node("Tile", [rows, d.whole_numbers(f"{out}/times", [1, times])], f"{out}/copies")
         if rest:
-            pads = d.whole_numbers(f"{out}/pads", [0, 0, 0, rest])
-            many = d.node("Pad", [many, pads], f"{out}/padded")
+            behind = d.whole_numbers(f"{out}/pads", [0, 0, 0, rest])
+            many = d.node("Pad", [many, behind], f"{out}/padded")
         d.reshape(many, d.target(out), out)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 import numpy as np
 from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
@@ -66,7 +67,11 @@ class Draft:
         return helper.make_tensor_value_info(name, element_type, sizes)
 
     def node(
-        self, kind: str, inputs: Iterable[str], output: str | Sequence[str], **attributes: object
+        self,
+        kind: str,
+        inputs: Iterable[str],
+        output: str | Sequence[str],
+        **attributes: Any,  # noqa: ANN401 - what attributes of ONNX may hold
     ) -> str:
         """Append a node; returns its first output."""
         outputs = [output] if isinstance(output, str) else list(output)

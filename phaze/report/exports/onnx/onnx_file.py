@@ -24,7 +24,7 @@ _PLACE_BYTES = 8  # of a whole number
 
 def to_onnx(workload: Workload) -> bytes:
     """The file. Raises InputError, which lists all operators that ONNX does not have, and for `decode`."""
-    return onnx_model(workload).SerializeToString()
+    return bytes(onnx_model(workload).SerializeToString())
 
 
 def onnx_model(workload: Workload) -> ModelProto:

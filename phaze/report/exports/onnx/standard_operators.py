@@ -164,7 +164,8 @@ def _step(d: Draft, op: Operator) -> None:
     elif function == "pow":
         d.node("Pow", [*op.inputs, *[d.number("power", 1.5)][: 2 - len(op.inputs)]], out)
     elif function in {"div", "mul"} and len(op.inputs) == 1:  # one by a tensor, a square
-        d.node(*(("Reciprocal", op.inputs) if function == "div" else ("Mul", op.inputs * 2)), out)
+        name, times = ("Reciprocal", 1) if function == "div" else ("Mul", 2)
+        d.node(name, op.inputs * times, out)
     elif function in _BINARY and len(op.inputs) == 2:
         d.node(_BINARY[function], op.inputs, out)
     elif len(op.inputs) == 1:
