@@ -2,8 +2,9 @@
 
     python benchmarks/run.py PART|all [--data DIR] [--out DIR|FILE.md|FILE.json]
 
-PART is schedules, placement, plans, planning, joint, everywhere, growth, product, scaling, estimates, workload,
-imports or convergence; `all` leaves out everywhere, which takes hours, and imports, which needs four libraries.
+PART is schedules, placement, plans, planning, layer-widths, joint, everywhere, growth, product, scaling, estimates,
+workload, imports or convergence; `all` leaves out everywhere, which takes hours, and imports, which needs four
+libraries.
 `--data` is a folder with scheduling/*.json and placement/*.json (formats dse-schedule/1 and dse-placement/1); without
 it only seeded instances are solved.
 Writes nothing without `--out` and `--answers`.
@@ -25,6 +26,7 @@ import everywhere
 import growth
 import imports
 import joint
+import layer_widths
 import placements
 import planning
 import plans
@@ -94,6 +96,7 @@ _MEASURED: dict[str, Callable[[argparse.Namespace], Report]] = {
     "schedules": _schedules,
     "placement": lambda asked: placements.report(asked.data),
     "plans": lambda _: plans.measured(),
+    "layer-widths": lambda asked: layer_widths.measured(tell, asked.only),
     "planning": lambda asked: planning.measured(tell, asked.only, asked.runs),
     "joint": lambda asked: joint.measured(tell, asked.search_limit, asked.only, asked.runs),
     "everywhere": lambda asked: everywhere.measured(
@@ -135,7 +138,10 @@ def _parser() -> argparse.ArgumentParser:
         "--share", type=everywhere.Share.read, default=everywhere.Share(), help="everywhere: such as 1/41"
     )
     parser.add_argument(
-        "--only", nargs="+", default=(), help="joint, everywhere, imports, planning: cases with such names"
+        "--only",
+        nargs="+",
+        default=(),
+        help="joint, everywhere, imports, planning, layer-widths: such names",
     )
     parser.add_argument(
         "--runs",

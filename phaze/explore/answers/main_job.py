@@ -105,7 +105,6 @@ def _of_networks(request: ExploreRequest) -> Iterator[str]:
         (request.cluster is not None, f"a given number of devices: leave out {_cluster(request)}"),
         (request.objective not in OF_NETWORKS, f"--objective {', '.join(OF_NETWORKS)}"),
         (bool(request.axes), "the objective alone: leave out --axes"),
-        (request.robust, "a search without --robust"),
         (request.two_designs, "--designs one"),
         (request.budgets.drawn_limit_w is not None, "--power-means tdp"),
         (request.budgets.dvfs, "architectures at their own clock: leave out --dvfs"),
@@ -266,12 +265,14 @@ def explore(
 def _robustness(
     request: ExploreRequest, document: ResultDocument, report: Progress, timer: Clock
 ) -> Robustness | None:
-    """How far the answer holds, in the time that is left; None where that was not enough."""
+    """How far the answer holds, on its network, in the time that is left; None where that was not enough."""
+    from phaze.explore.answers.network_exploration import within_network
     from phaze.explore.robustness.robust_answer import judge_robustness
 
     clock = ClockShare(max(timer.left(), ROBUST_S), whole=timer)
     try:
-        return judge_robustness(request, document.certificate.objective_value, clock=clock, progress=report)
+        best = document.certificate.objective_value
+        return judge_robustness(within_network(request, document), best, clock=clock, progress=report)
     except OutOfTimeError:
         return None  # the answer stands without it
 

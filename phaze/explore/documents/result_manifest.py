@@ -175,8 +175,9 @@ _LAYERS = (
     "recompute and are gathered apart): as equal in number or FLOPs as can be, or with fewer beside embedding and head"
 )
 _BRANCHES = (
-    "branches side by side under 1F1B, one microbatch size for all stages: stages of single layers in the model's "
-    "order, branches cut apart or not, within that the cut of least longest stage, and what moving layers makes of it"
+    "branches side by side under 1F1B, one microbatch size for all stages: for every number of stages and depth the "
+    "stages of single layers whose longest is shortest, transfers aside (of groups of layers in large graphs), those "
+    "in the model's order with branches cut apart or not, and what moving layers makes of them"
 )
 _BY_LAYER = (
     "full recompute of blocks, or of layers of them alone or each on its own, on each device those that take least and "

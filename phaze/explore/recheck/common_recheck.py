@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from phaze.explore.answers.cluster_exploration import device_counts, with_devices
-from phaze.explore.answers.network_exploration import networks_of, with_network
+from phaze.explore.answers.network_exploration import networks_of, with_network, within_network
 from phaze.explore.answers.strategy_exploration import StrategyCourse, throughput_score
 from phaze.explore.documents.certify_document import CertifyReport, Check, Sample
 from phaze.explore.documents.result_document import ResultDocument
@@ -86,7 +86,7 @@ class SearchesRecheck:
             return
         best = self.document.certificate.objective_value
         again = robust_answer.judge_robustness(
-            self.request, best, clock=Clock(np.inf), progress=self.progress
+            within_network(self.request, self.document), best, clock=Clock(np.inf), progress=self.progress
         )
         yield self._compared("designs near the best", ("robustness",), _json(again))
 

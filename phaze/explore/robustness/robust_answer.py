@@ -169,9 +169,15 @@ class Judgement:
             least_value=float(self.values[:, i].min()),
             throughput_range_samples_per_s=_range(self.throughput[:, i]),
             tdp_range_w=_range(self.tdp_w[:, i]),
-            over_power_probability=_share_above(self.tdp_w[:, i], budgets.power_w),
+            over_power_probability=_share_above(self.tdp_w[:, i] + self._network_w[i], budgets.power_w),
             over_area_probability=_share_above(self.area_mm2[:, i], budgets.area_mm2),
         )
+
+    @cached_property
+    def _network_w(self) -> Floats:
+        """Share of the network in the budget of every device, (M,), which no constant changes."""
+        draw, table = self.request.budgets.network, self.compared.block.table
+        return np.zeros(len(table)) if draw is None else draw.of(table)
 
     @cached_property
     def _regrets(self) -> Floats:

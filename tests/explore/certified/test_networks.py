@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from phaze.cost.collectives.collective_times import fastest_s, link_s
 from phaze.errors import InfeasibleError, InputError, OutOfTimeError
 from phaze.explore.answers.main_job import evaluate, explore
-from phaze.explore.answers.network_exploration import networks_of, with_network
+from phaze.explore.answers.network_exploration import networks_of, with_network, within_network
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.request.explore_request import Budgets, ExploreRequest, Objective, Task
 from phaze.explore.request.search_progress import Clock
+from phaze.explore.robustness.robust_answer import judge_robustness
 from phaze.hardware.cluster_network import best_of, load_network
 from phaze.hardware.economics.network_share import NetworkDraw
 from phaze.hardware.spaces.space_file import parse_space
@@ -169,6 +170,18 @@ def test_layers_that_networks_share_cost_the_same(request_of):
                 np.testing.assert_array_equal(ask(alone, config), ask(shared, config))
 
 
+def test_robustness_is_that_of_the_best_network_with_its_share_of_power(request_of, everything):
+    """As of a search on this network alone; budgets of devices are kept with what their network draws."""
+    request = replace(request_of(power_w=340.0, robust=True), seed=1)
+    document = explore(request).document
+    alone = within_network(request, document)
+    assert document.robustness == judge_robustness(alone, document.certificate.objective_value)
+    assert document.robustness.winner == document.best.id
+    names = {name: watts for _, _, watts, name, network in everything if network == document.networks.network}
+    assert all(names[one.id] <= 340.0 for one in document.robustness.designs)
+    assert any(one.over_power_probability for one in document.robustness.designs)  # 340 W are nearly used
+
+
 def test_a_search_without_time_says_so(request_of):
     with pytest.raises(OutOfTimeError):
         explore(request_of(), clock=Clock(0.0))
@@ -189,7 +202,6 @@ def test_budgets_that_no_network_leaves_room_in_say_what_would_do(request_of):
     [
         ({"objective": Objective.TDP}, "which is for --objective throughput"),
         ({"axes": ("energy_per_sample",)}, "leave out --axes"),
-        ({"robust": True}, "without --robust"),
         ({"two_designs": True}, "--designs one"),
     ],
 )
