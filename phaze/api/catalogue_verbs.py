@@ -1,6 +1,6 @@
 """Look around from Python: `phaze.archs`, `workloads`, `networks`, `spaces`, `frameworks`, `plans`, each what its noun
-lists on the command line; and the solvers alone, `phaze.solve_schedule`, `solve_placement`, `solve_fleet` and
-`solve_layers`.
+lists on the command line; and the solvers alone, `phaze.solve_schedule`, `solve_placement`, `solve_fleet`,
+`solve_layers`, `solve_instances` and `solve_hosts`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from phaze.api.result_tables import Table, columns_of
 
 if TYPE_CHECKING:
     from phaze.quantity import Quantity
+    from phaze.solvers.hosts import HostShares, InstanceSplit
     from phaze.solvers.layerwise import LayerResult
     from phaze.solvers.placement import PlacementResult
     from phaze.solvers.placement.general import GeneralResult
@@ -238,6 +239,34 @@ def solve_layers(instance: str | Path | Mapping[str, object], memory: Quantity |
     from phaze.quantity import parse_size
 
     return chosen_layers(_source(instance), None if memory is None else parse_size(memory, "--memory"))[1]
+
+
+@speaks_python
+def solve_instances(instance: str | Path | Mapping[str, object]) -> InstanceSplit:
+    """Split a batch among instances of a model on a host's cores, as `dse solve instances` does.
+
+    `instance`: a JSON file, or what it holds. The result has the seconds of the slowest instance, and how many there
+    are of each.
+
+    Raises InputError, which tells the path in the instance that is wrong, and InfeasibleError where none run the batch.
+    """
+    from phaze.inputs.instances.instance_files import split_on_cores
+
+    return split_on_cores(_source(instance))[1]
+
+
+@speaks_python
+def solve_hosts(instance: str | Path | Mapping[str, object]) -> HostShares:
+    """Share a host's cores and memory among jobs, as `dse solve hosts` does.
+
+    `instance`: a JSON file, or what it holds. The result has the number of each job's use, and the sum of throughputs
+    over those with fair shares.
+
+    Raises InputError, which tells the path in the instance that is wrong, and InfeasibleError with what is missing.
+    """
+    from phaze.inputs.instances.instance_files import shared_host
+
+    return shared_host(_source(instance))[1]
 
 
 def _source(instance: str | Path | Mapping[str, object]) -> Path | Mapping[str, Any]:

@@ -26,7 +26,8 @@ _VERB = re.compile(
     r"\bdse (run --serve|run|evaluate|compare|sweep|validate|calibrate|plan serving|plan pools|plan|whatif failures|"
     r"whatif bubbles|whatif colocate|whatif|certify|explain|pareto|report|trace|diff|replay|graph|archs export|archs|"
     r"workloads|networks choose|networks cost|networks fit|networks|spaces|frameworks|plans|measure template|"
-    r"measure serving|solve schedule|solve placement|solve fleet|solve layers)\b"
+    r"measure serving|solve schedule|solve placement|solve fleet|solve layers|"
+    r"solve instances|solve hosts)\b"
     r"(?! (?:show|new|export)\b)"
 )
 

@@ -71,6 +71,31 @@ def test_fleets_and_layers_are_answered_as_by_their_commands(dse, tmp_path):
             asked()
 
 
+def test_cores_of_a_host_are_shared_as_by_the_commands(dse, tmp_path):
+    split, host = page_instance("solve.md", 1), page_instance("solve.md", 2)
+    file = tmp_path / "instance.json"
+    file.write_text(json.dumps(split))
+    told = json.loads(dse("solve", "instances", file, "--json")[1])
+    found = phaze.solve_instances(str(file))
+    assert told["latency_s"] == found.latency_s == 0.7
+    assert told["instances"] == [{"instances": 4, "cores": 4, "batch": 32, "latency_s": 0.7}]
+    file.write_text(json.dumps(host))
+    told = json.loads(dse("solve", "hosts", file, "--json")[1])
+    assert told["gain"] == phaze.solve_hosts(host).gain == 2.75
+    assert [job["cores"] for job in told["jobs"]] == [1, 23]
+    with pytest.raises(InfeasibleError, match="their batches do not add up"):
+        phaze.solve_instances(split | {"batch": 3})
+    with pytest.raises(InfeasibleError) as error:
+        phaze.solve_hosts(host | {"cores": 12})
+    assert error.value.shortfalls[0].demand == 13
+    with pytest.raises(InputError, match="two profiles have as many cores and samples"):
+        phaze.solve_instances(split | {"profiles": split["profiles"] * 2})
+    with pytest.raises(InputError, match="a needs either uses"):
+        phaze.solve_hosts({"cores": 2, "jobs": [{"name": "a"}]})
+    with pytest.raises(InputError, match="two jobs have one name"):
+        phaze.solve_hosts(host | {"jobs": host["jobs"] * 2})
+
+
 def test_errors_speak_of_arguments():
     with pytest.raises(InputError, match=r"method 'best' is not known"):
         phaze.solve_schedule(SCHEDULE, method="best")

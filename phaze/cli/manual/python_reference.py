@@ -68,7 +68,9 @@ _VERBS: Mapping[str, type[Options] | None] = {
     "whatif_failures": WhatIfFailuresOptions,
     "plan_serving": PlanServingOptions,
     **dict.fromkeys(("archs", "workloads", "networks", "spaces", "frameworks", "plans")),
-    **dict.fromkeys(("solve_schedule", "solve_placement", "solve_fleet", "solve_layers")),
+    **dict.fromkeys(
+        ("solve_schedule", "solve_placement", "solve_fleet", "solve_layers", "solve_instances", "solve_hosts")
+    ),
     **dict.fromkeys(("graph", "archs_export", "networks_choose", "networks_cost", "networks_fit")),
     **dict.fromkeys(("measure_template", "measure_gpu", "calibrate", "measure_serving")),
     **dict.fromkeys(("export", "certify", "explain", "pareto", "report", "trace", "diff", "replay")),

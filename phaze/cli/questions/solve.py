@@ -261,6 +261,63 @@ def layers(
     _show(document, rows, json=json)
 
 
+@app.command()
+def instances(file: File, json: opt.Json = False) -> None:
+    """Split a batch among instances of a model on a host's cores: the least time, from instances that were measured.
+
+    Examples:
+        dse solve instances profiles.json
+        dse solve instances profiles.json --json
+
+    Exit codes: 3
+
+    See also: dse solve hosts, for jobs that share a host.
+    """
+    from phaze.inputs.instances.instance_files import split_on_cores
+
+    told, found = split_on_cores(file)
+    rows: list[dict[str, object]] = [
+        {"instances": count, "cores": one.cores, "batch": one.batch, "latency_s": one.latency_s}
+        for one, count in found.instances
+    ]
+    document = {
+        "status": "optimal",
+        "latency_s": found.latency_s,
+        "samples_per_s": told.batch / found.latency_s,
+        "cores_used": found.cores,
+        "instances": rows,
+    }
+    _show(document, rows, json=json)
+
+
+@app.command()
+def hosts(file: File, json: opt.Json = False) -> None:
+    """Share a host's cores and memory among jobs, none of which becomes slower than with its fair share.
+
+    Examples:
+        dse solve hosts jobs.json
+        dse solve hosts jobs.json --json
+
+    Exit codes: 3
+
+    See also: dse plan, for the samples a second of a job's accelerators.
+    """
+    from phaze.inputs.instances.instance_files import shared_host
+
+    told, found = shared_host(file)
+    rows: list[dict[str, object]] = [
+        {
+            "job": job.name,
+            "cores": job.uses[n].cores,
+            "memory_bytes": job.uses[n].memory_bytes,
+            "samples_per_s": job.uses[n].samples_per_s,
+            "over_fair_share": job.gains[n],
+        }
+        for job, n in zip(told.jobs, found.uses, strict=True)
+    ]
+    _show({"status": "optimal", "gain": found.gain, "jobs": rows}, rows, json=json)
+
+
 def _finite(value: float | None) -> float | None:
     """JSON knows no infinity: an unknown makespan is null."""
     return value if value is not None and math.isfinite(value) else None

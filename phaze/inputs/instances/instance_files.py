@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from phaze.errors import InputError
 
 if TYPE_CHECKING:
+    from phaze.inputs.instances.host_instances import HostInstance, SplitInstance
     from phaze.inputs.instances.layers_instance import NamedLayers
+    from phaze.solvers.hosts import HostShares, InstanceSplit
     from phaze.solvers.layerwise import LayerResult
     from phaze.solvers.placement import PlacementResult
     from phaze.solvers.placement.general import GeneralResult
@@ -73,6 +75,36 @@ def layers_problem(source: Source) -> NamedLayers:
     from phaze.inputs.instances.layers_instance import read_layers
 
     return _read(source, read_layers, InputError)
+
+
+def split_on_cores(source: Source) -> tuple[SplitInstance, InstanceSplit]:
+    """Instances that run a batch on a host's cores.
+
+    Raises InputError for what makes no sense, InfeasibleError where measured batches do not add up to it.
+    """
+    from phaze.inputs.instances.host_instances import read_split, why_no_split
+    from phaze.solvers.hosts import split_batch
+
+    told = _read(source, read_split, InputError)
+    found = split_batch(told.profiles, told.cores, told.batch)
+    if not found.instances:
+        raise why_no_split(told)
+    return told, found
+
+
+def shared_host(source: Source) -> tuple[HostInstance, HostShares]:
+    """Shares of a host for its jobs.
+
+    Raises InputError for what makes no sense, InfeasibleError with what is missing where fair shares do not fit.
+    """
+    from phaze.inputs.instances.host_instances import read_host, why_no_shares
+    from phaze.solvers.hosts import share_host
+
+    told = _read(source, read_host, InputError)
+    found = share_host(told.jobs, told.cores, told.memory_bytes)
+    if not found.uses:
+        raise why_no_shares(told)
+    return told, found
 
 
 def rented(source: Source, within_s: float | None) -> tuple[RentalProblem, tuple[str, ...], Composition]:
