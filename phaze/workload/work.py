@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from itertools import pairwise
 
 from phaze.workload.fusion_rules import Fused
@@ -244,6 +245,7 @@ _NUMBER = re.compile(r"(.*?[./]|)\d+(?=[./]|$)")
 _NUMBERED = re.compile(r"(?:[^.]+\.)+?[^.]*\d(?=\.|$)")
 
 
+@lru_cache(maxsize=1 << 14)
 def block_of(name: str) -> str:
     """The block that a layer belongs to, by its name: its path up to the first part that is a number.
 

@@ -17,7 +17,7 @@ from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluation_oracle import Evaluation
 from phaze.explore.evaluation.evaluator import Evaluator, FoundPlan
 from phaze.explore.evaluation.flops_utilisation import flops_utilisation
-from phaze.explore.evaluation.planned_iteration import PlannedIteration, worked_out
+from phaze.explore.evaluation.planned_iteration import PlannedIteration, energies_j, worked_out
 from phaze.explore.evaluation.sample_costs import SampleCosts
 from phaze.explore.evaluation.training_config import TrainingConfig, config_columns
 from phaze.explore.request.design_metrics import PRICED, metric
@@ -316,6 +316,7 @@ def frontier_points(
     costs = SampleCosts.of(task, table, area, power)
     figures = zip(
         plans.values(),
+        energies_j(list(plans.values())),
         from_rows(table, architecture_ids(table, varied)),
         power.tolist(),
         area.tolist(),
@@ -328,11 +329,11 @@ def frontier_points(
             throughput_samples_per_s=batch / planned.iteration.iteration_s,
             tdp_w=tdp,
             area_mm2=mm2,
-            energy_per_sample_j=planned.energy_j / batch,
+            energy_per_sample_j=joules / batch,
             memory_bytes=planned.iteration.memory_bytes,
             mfu=flops_utilisation(evaluator.model_flops, planned.iteration.iteration_s, task.devices, peak),
-            **costs.of_plan(row, planned.iteration.iteration_s / batch, planned.energy_j / batch),
+            **costs.of_plan(row, planned.iteration.iteration_s / batch, joules / batch),
             architecture=dict(architecture.fields),
         )
-        for row, (planned, architecture, tdp, mm2, peak) in enumerate(figures)
+        for row, (planned, joules, architecture, tdp, mm2, peak) in enumerate(figures)
     ]

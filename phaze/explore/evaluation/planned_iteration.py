@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from math import fsum, inf, isclose
@@ -32,6 +32,7 @@ from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.parallel.pipelines.stage_graph import StageGraph
 from phaze.parallel.recount.plan_checker import PlanError, check_plan
 from phaze.parallel.training.iteration import Iteration
+from phaze.parallel.training.iteration_energy import Drivers
 from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.parallel.training.kind_times import KindTime, kind_times
 from phaze.parallel.training.plan_layouts import PlanLayouts
@@ -215,6 +216,19 @@ class PlannedIteration:
             host_s=t.host_s + t.offload_s,
             parts=self.time,
         )
+
+
+def energies_j(plans: Sequence[PlannedIteration]) -> list[float]:
+    """Joules of one iteration on all devices of each plan: architectures with the same layers side by side."""
+    each, alike = [one.costs.chain_energy(one.strategy) for one in plans], dict[int, list[int]]()
+    for place, (energy, _) in enumerate(each):
+        alike.setdefault(id(energy), []).append(place)
+    joules = np.zeros(len(plans))
+    for places in alike.values():
+        some, (energy, _) = [plans[place] for place in places], each[places[0]]
+        drivers = Drivers.join([one.costs.drivers(one.strategy, one.iteration.iteration_s) for one in some])
+        joules[places] = energy.energy_j(np.array([each[place][1] for place in places]), drivers)
+    return joules.tolist()
 
 
 def strategy_record(

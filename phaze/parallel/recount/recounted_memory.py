@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -53,6 +54,7 @@ class RecountedLayers:
         """
         chosen, found = self.plan.recomputed, []
         told = [one for one in self.plan.layers for _ in range(one.blocks)]
+        known: dict[RecountedGroup, RecountedGroup] = {}  # equal ones are one, and soon found
         for chunk, (first, last) in enumerate(self.division.chunks):
             left = (
                 len(self.division.groups)
@@ -74,9 +76,8 @@ class RecountedLayers:
                 if repeats and self.plan.layers:
                     again = self._again(self.layer_costs.chain.names[a : b + 1], told[0].again)
                     sharded = told.pop(0).sharded
-                blocks.append(
-                    RecountedGroup(self.layer_costs.chain.index[a : b + 1], repeats, again, sharded)
-                )
+                block = RecountedGroup(self.layer_costs.chain.index[a : b + 1], repeats, again, sharded)
+                blocks.append(known.setdefault(block, block))
             found.append(blocks)
         return found
 
@@ -112,6 +113,11 @@ class RecountedLayers:
                 found += Parameters(0.0 if whole else every - experts, experts, every if whole else 0.0)
             self._held[layers] = found
         return self._held[layers]
+
+    def parameters_of(self, blocks: Sequence[RecountedGroup]) -> Parameters:
+        """Parameters of several groups on one device; those of equal ones are looked up once."""
+        alike = Counter(block.layers for block in blocks)
+        return sum((self.parameters(layers) * times for layers, times in alike.items()), Parameters())
 
     # -- exchanges
 
@@ -296,13 +302,14 @@ class RecountedMemory(RecountedLayers):
         if Offload.ACTIVATIONS in s.offload:
             held["host_bytes"] += kept
             kept = min(kept, 2 * max(self.kept_bytes(block) for block in blocks))
+        alike = Counter(blocks)
         scores = sum(
-            layer.saved_bytes
-            for b in blocks
+            layer.saved_bytes * times
+            for b, times in alike.items()
             for i in b.layers
             if (layer := self.layers[i]).kind == OpKind.LOSS
         )
-        working = max(map(self.working_bytes, blocks)) + framework.score_copies * scores
+        working = max(map(self.working_bytes, alike)) + framework.score_copies * scores
         lost = 1 + framework.fragmentation
         return held | {
             "activations_bytes": lost * kept,
@@ -318,7 +325,7 @@ class RecountedMemory(RecountedLayers):
         """
         bytes_of = np.zeros(len(self.chunks))
         for chunk in self.devices[device]:
-            bytes_of[chunk] = sum(map(each, self.chunks[chunk]))
+            bytes_of[chunk] = sum(each(block) * times for block, times in Counter(self.chunks[chunk]).items())
         if not bytes_of.any():
             return 0.0
         if self.plan.schedule is Schedule.FORWARD:
@@ -330,7 +337,7 @@ class RecountedMemory(RecountedLayers):
     def _states_bytes(self, blocks: Sequence[RecountedGroup]) -> dict[str, float]:
         """Weights, gradients and states of the optimizer, wherever they lie."""
         s, framework, n = self.plan, self.framework, self.numerics
-        held = sum((self.parameters(block.layers) for block in blocks), Parameters())
+        held, alike = self.parameters_of(blocks), Counter(blocks)
         divided, whole = self.divided(held), held.total
         rest = n.state_bytes - n.weight_bytes - n.gradient_bytes
         each = [
@@ -341,12 +348,14 @@ class RecountedMemory(RecountedLayers):
                 (rest, framework.optimizer_bytes),
             )
         ]
-        mine = [block for block in blocks if not block.sharded]
-        scaled = sum(self.layers[i].scaled_weight_bytes for block in mine for i in block.layers)
-        frozen = sum(self.layers[i].frozen_weight_bytes for block in blocks for i in block.layers)
+        frozen = scaled = 0.0
+        for block, times in alike.items():
+            layers = [self.layers[i] for i in block.layers]
+            frozen += times * sum(layer.frozen_weight_bytes for layer in layers)
+            scaled += times * sum(layer.scaled_weight_bytes for layer in layers) * (not block.sharded)
         less = s.zero >= Zero.GRADIENTS and framework.reduces_every_microbatch
-        own = {block: self.parameters(block.layers) for block in blocks}
-        mixed = sum(self.divided(own[block]) if block.sharded else own[block].total for block in blocks)
+        apart = self.parameters_of([block for block in blocks if block.sharded])
+        mixed = self.divided(apart) + held.total - apart.total
         here = mixed if framework.reduces_every_microbatch else whole
         return {
             "weights_bytes": frozen
@@ -362,7 +371,7 @@ class RecountedMemory(RecountedLayers):
         """
         s, framework, found = self.plan, self.framework, 0.0
         sizes = [self.parameters(block.layers).total for block in blocks if block.repeats]
-        ends = sum(self.parameters(block.layers).total for block in blocks if not block.repeats)
+        ends = self.parameters_of([block for block in blocks if not block.repeats]).total
         two = min(2 * max(sizes, default=0.0), sum(sizes))
         each = weight_bytes if framework.gathered_bytes is None else framework.gathered_bytes
         apart = [self.parameters(block.layers).total for block in blocks if block.sharded]

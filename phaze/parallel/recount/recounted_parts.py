@@ -51,15 +51,15 @@ class RecountedPass:
         for parallel, seconds in costs.exposed_s.items():
             self.exposed_s[parallel] += float(seconds[layer])
 
-    def join(self, other: RecountedPass) -> None:
-        """Sum with another pass, without exchanges between ranks and with hosts."""
-        self.kernels_s += other.kernels_s
-        self.vector_s += other.vector_s
-        self.weight_s += other.weight_s
-        self.hidden_s += other.hidden_s
-        self.launched_s += other.launched_s
+    def join(self, other: RecountedPass, times: int) -> None:
+        """Sum with another pass that runs so many times, without exchanges between ranks and with hosts."""
+        self.kernels_s += times * other.kernels_s
+        self.vector_s += times * other.vector_s
+        self.weight_s += times * other.weight_s
+        self.hidden_s += times * other.hidden_s
+        self.launched_s += times * other.launched_s
         for parallel, seconds in other.exposed_s.items():
-            self.exposed_s[parallel] += seconds
+            self.exposed_s[parallel] += times * seconds
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,10 @@ class RecountedGroup:
     repeats: bool
     again: tuple[tuple[int, ...], ...]
     sharded: bool = False
+
+    def __hash__(self) -> int:
+        """By its layers, which are nearly always all that differs: groups are looked up a thousand times a plan."""
+        return hash(self.layers)
 
     @property
     def once(self) -> list[int]:
@@ -95,6 +99,10 @@ class Parameters:
         return Parameters(
             self.shared + other.shared, self.experts + other.experts, self.replicated + other.replicated
         )
+
+    def __mul__(self, times: int) -> Parameters:
+        """Of as many equal groups."""
+        return Parameters(self.shared * times, self.experts * times, self.replicated * times)
 
     @property
     def total(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,7 +14,6 @@ from phaze.parallel.pipelines.action_order import ActionOrder
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.parallel.recount.recounted_memory import RecountedMemory
 from phaze.parallel.recount.recounted_parts import (
-    Parameters,
     RecountedGroup,
     RecountedPass,
     RecountedSync,
@@ -34,6 +34,7 @@ class Recount(RecountedMemory):
     _counted: dict[RecountedGroup, tuple[RecountedPass, RecountedPass, RecountedPass]] = field(
         default_factory=dict
     )
+    _synchronised: dict[int, RecountedSync] = field(default_factory=dict)
 
     # -- passes
 
@@ -104,13 +105,13 @@ class Recount(RecountedMemory):
 
     def _passes(self, blocks: Sequence[RecountedGroup]) -> tuple[RecountedPass, RecountedPass, RecountedPass]:
         sides = forward, recomputation, backward = RecountedPass(), RecountedPass(), RecountedPass()
-        ahead_s, behind_s = [], []
-        for block in blocks:
+        alone_s: dict[RecountedGroup, tuple[float, float]] = {}
+        for block, times in Counter(blocks).items():
             each = one, two, three = self._alone(block)
             for side, some in zip(sides, each, strict=True):
-                side.join(some)
-            ahead_s.append(one.layers_s)
-            behind_s.append(two.layers_s + three.layers_s)
+                side.join(some, times)
+            alone_s[block] = one.layers_s, two.layers_s + three.layers_s
+        ahead_s, behind_s = ([alone_s[block][turn] for block in blocks] for turn in (0, 1))
         self._exchange(forward, blocks, ahead_s, turned=False)
         self._exchange(backward, blocks, behind_s, turned=True)
         if self.plan.offload:
@@ -158,10 +159,11 @@ class Recount(RecountedMemory):
         if not framework.hides_gathers:
             side.gathered_s, side.reduced_s = sum(gather), sum(reduce)
             return
-        none = [0.0] * len(blocks)
-        both = self._beside_s(blocks, compute_s, gather, reduce, turned=turned)
-        alone = self._beside_s(blocks, compute_s, gather, none, turned=turned)
-        side.gathered_s = both[0] if not any(reduce) else alone[0] if any(gather) else 0.0
+        both = alone = self._beside_s(blocks, compute_s, gather, reduce, turned=turned)
+        if any(reduce):
+            none = [0.0] * len(blocks)
+            alone = self._beside_s(blocks, compute_s, gather, none, turned=turned) if any(gather) else none
+        side.gathered_s = alone[0]
         side.reduced_s = both[0] - side.gathered_s
         side.hidden_s += sum(gather) + sum(reduce) - both[1]
 
@@ -253,14 +255,16 @@ class Recount(RecountedMemory):
 
     def gradient_sync(self, device: int) -> RecountedSync:
         """Gradient synchronisation after the last microbatch of a device."""
+        if device not in self._synchronised:
+            self._synchronised[device] = self._gradient_sync(device)
+        return self._synchronised[device]
+
+    def _gradient_sync(self, device: int) -> RecountedSync:
         s, framework, own = self.plan, self.framework, self.devices[device]
         blocks = [block for c in own for block in self.chunks[c]]
         whole = [block for block in blocks if not block.sharded]
         late_blocks = whole if framework.reduces_every_microbatch else blocks
-        held, kept, summed = (
-            sum((self.parameters(block.layers) for block in some), Parameters())
-            for some in (blocks, whole, late_blocks)
-        )
+        held, kept, summed = map(self.parameters_of, (blocks, whole, late_blocks))
         weight, gradient = self.wire_bytes
         late = s.zero < Zero.GRADIENTS or not framework.reduces_every_microbatch
         apart = s.zero in (Zero.OPTIMIZER, Zero.GRADIENTS) or s.stays_whole

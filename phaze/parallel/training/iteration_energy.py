@@ -6,7 +6,8 @@ each of them, so that least figures give a bound that no plan falls below.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 
 import numpy as np
@@ -49,8 +50,14 @@ class Drivers:
     data_parallel: Floats
     cut_bytes: Floats
     iteration_s: Floats
-    gathers: float = 0.0
-    host_bytes: float = 0.0
+    gathers: Floats | float = 0.0
+    host_bytes: Floats | float = 0.0
+
+    @classmethod
+    def join(cls, each: Sequence[Drivers]) -> Drivers:
+        """Those of several plans, each on one architecture."""
+        names = [field.name for field in fields(cls)]
+        return cls(*(np.concatenate([np.atleast_1d(getattr(one, name)) for one in each]) for name in names))
 
 
 @dataclass(frozen=True)

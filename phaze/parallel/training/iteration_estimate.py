@@ -366,13 +366,18 @@ class Estimator:
 
     def energy_j(self, plan: ParallelPlan, iteration: Iteration) -> float:
         """Joules of one iteration on all devices of the cluster."""
+        energy, row = self.chain_energy(plan)
+        return float(energy.energy_j(np.array([row]), self.drivers(plan, iteration.iteration_s))[0])
+
+    def chain_energy(self, plan: ParallelPlan) -> tuple[ChainEnergy, int]:
+        """Energy of its layers on all architectures that this one is among, and the row of this one."""
         chain, (many, row) = self.layer_costs(plan).chain, self.among or (self, 0)
         key = "energy", id(chain)
         if key not in many._kept:
             timed = TimedChain(chain, many.model, many.table)
             many._kept[key] = ChainEnergy(timed, self.cluster, self.workload.numerics, self.framework)
-        energy: ChainEnergy = many._kept[key]
-        return float(energy.energy_j(np.array([row]), self.drivers(plan, iteration.iteration_s))[0])
+        found: ChainEnergy = many._kept[key]
+        return found, row
 
     def drivers(self, plan: ParallelPlan, iteration_s: float) -> Drivers:
         """What energy depends on of a plan whose iterations take so long; the time aside, no architecture matters."""
