@@ -5,11 +5,12 @@ They are no part of the answer: what fails, or is not done in time, is reported 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from math import inf
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +36,7 @@ def comparisons(
 ) -> list[Comparison]:
     """Known chips and the expert plan beside the winner, as far as the time goes that is left."""
     chips = partial(chips_beside, request, replace(builder, left_s=left_s))
-    plan = partial(plan_beside, request, best, left_s)
+    plan = partial(plan_beside, request, best.architecture, left_s)
     with run_in_fork(chips, left_s) as some, run_in_fork(plan, left_s) as others:
         return [*(some() or ()), *(others() or ())]
 
@@ -43,7 +44,7 @@ def comparisons(
 def left_out(request: ExploreRequest, best: Design) -> list[Comparison]:
     """All of them where there is no time for any."""
     builder = DesignBuilder(request.task, request.budgets.tdp_margin)
-    none = next(chips_beside(request, builder)), *islice(plan_beside(request, best), 1)
+    none = next(chips_beside(request, builder)), *islice(plan_beside(request, best.architecture), 1)
     return [one for some in none for one in some]
 
 
@@ -58,10 +59,10 @@ def chips_beside(
 
 
 def plan_beside(
-    request: ExploreRequest, best: Design, left_s: Callable[[], float] = lambda: inf
+    request: ExploreRequest, winner: Mapping[str, Any], left_s: Callable[[], float] = lambda: inf
 ) -> Iterator[list[Comparison]]:
-    """The expert plan on the winner, where there is one: before and after it is worked out, as far as time goes."""
-    return _Beside(request).expert(best, left_s)
+    """The expert plan on the fields of the winner, where there is one: before and after it is worked out."""
+    return _Beside(request).expert(winner, left_s)
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ class _Beside:
             return chip, f"{area:.0f} mm2 exceeds the area budget", False
         return chip, note, True
 
-    def expert(self, best: Design, left_s: Callable[[], float]) -> Iterator[list[Comparison]]:
+    def expert(self, winner: Mapping[str, Any], left_s: Callable[[], float]) -> Iterator[list[Comparison]]:
         """The published hand-made plan on the winner; the data degree follows from the number of devices."""
         task = self.request.task
         if task.workload.expert_plan is None:
@@ -152,7 +153,7 @@ class _Beside:
         if data < 1 or tensor not in task.workload.tensor_parallel_divisors(task.devices):
             return iter(())
         held = {"pipeline": (pipeline,), "tensor": (tensor,), "data": (data,), "grains": (Grain.BLOCK,)}
-        chip = Architecture(name="expert plan on the winner", fields=best.architecture)
+        chip = Architecture(name="expert plan on the winner", fields=winner)
         # Its degrees may be none that the space has; all else is of the space that is searched.
         anywhere = task.plans.model_copy(update={"ragged": True, "stages": Cut.LAYERS})
         builder = DesignBuilder(

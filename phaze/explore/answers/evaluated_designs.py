@@ -149,7 +149,7 @@ class EvaluatedDesigns:
         """The full report of one row. Raises InfeasibleError where no plan of it was found."""
         if self._aside is not None and row in self._aside.designs:
             return self._aside.told[1][row]
-        designs = [part.design(self._architecture(row), row) for part in self._parts]
+        designs = [part.design(self.architecture(row), row) for part in self._parts]
         results = {name: result for one in designs for name, result in one.workloads.items()}
         return designs[0].model_copy(update={"workloads": results})
 
@@ -172,7 +172,7 @@ class EvaluatedDesigns:
     def steps(self, rows: Sequence[int]) -> list[ScorePoint]:
         """Some rows as steps of the frontier of a score."""
         return [
-            ScorePoint(**self._told(row), architecture=dict(self._architecture(row).fields)) for row in rows
+            ScorePoint(**self._told(row), architecture=dict(self.architecture(row).fields)) for row in rows
         ]
 
     def cross(self, row: int, winner_for: Sequence[str]) -> Cross:
@@ -207,14 +207,15 @@ class EvaluatedDesigns:
     def _told(self, row: int) -> dict[str, Any]:
         names, found = [part.name for part in self._parts], self.rows[row]
         return {
-            "id": self._architecture(row).name,
+            "id": self.architecture(row).name,
             "score": found.value,
             "throughputs_samples_per_s": dict(zip(names, found.throughputs, strict=True)),
             "tdp_w": found.tdp_w,
             "area_mm2": found.area_mm2,
         }
 
-    def _architecture(self, row: int) -> Architecture:
+    def architecture(self, row: int) -> Architecture:
+        """The hardware of one row."""
         table = self.block.table
         return from_table(table, row, architecture_id(table, row, self._candidates.varied))
 

@@ -369,12 +369,13 @@ class Exploration:
         ranked = [best, *others[: 0 if self.request.over_axes else NEXT_BEST]]
         aside = self._told_aside(shown, ranked)
         found = EvaluatedDesigns(self.candidates, self.evaluators, shown.rows, effort, aside)
-        found.place([best])
-        shown, proof = self._in_time(found, shown, proof)
-        if not self._whole_clock.interrupted:
-            found.place(ranked)
-        winner = found.design(best)
-        parts = self._parts(found, shown, winner, chips)
+        with self._expert(found, best) as expert:
+            found.place([best])
+            shown, proof = self._in_time(found, shown, proof)
+            if not self._whole_clock.interrupted:
+                found.place(ranked)
+            winner = found.design(best)
+            parts = self._parts(found, shown, winner, lambda: [*(chips() or ()), *(expert() or ())])
         document = ResultDocument(
             request=describe_request(self.request),
             best=winner,
@@ -459,12 +460,14 @@ class Exploration:
         """Rows whose plans are told beside those of the best."""
         return shown.frontier
 
-    def _parts(self, found: EvaluatedDesigns, shown: Shown, best: Design, chips: Beside) -> dict[str, Any]:
+    def _expert(self, found: EvaluatedDesigns, best: int) -> AbstractContextManager[Beside]:
+        """The expert plan on the best row, worked out while plans of all others are told."""
+        fields, left_s = found.architecture(best).fields, self.reporting.left_s
+        return run_in_fork(partial(plan_beside, self.request, fields, left_s), left_s)
+
+    def _parts(self, found: EvaluatedDesigns, shown: Shown, best: Design, beside: Beside) -> dict[str, Any]:
         """Parts of the document that differ between one workload and several."""
-        left_s = self.reporting.left_s
-        with run_in_fork(partial(plan_beside, self.request, best, left_s), left_s) as expert:
-            frontier = found.frontier(shown.frontier)
-            return {"frontier": frontier, "comparison": [*(chips() or ()), *(expert() or ())]}
+        return {"frontier": found.frontier(shown.frontier), "comparison": beside()}
 
     def _next_best(self, found: EvaluatedDesigns, rows: list[int]) -> list[Design]:
         """Designs as far as there is time; how many fall out is reported in a sentence."""

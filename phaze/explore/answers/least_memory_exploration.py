@@ -7,6 +7,7 @@ in on the least that does: a search that finds nothing proves that it takes more
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -148,7 +149,10 @@ class LeanExploration(Exploration):
         left = {"open": counts.size - counts.over_budget - counts.evaluated}
         return Proof([1.0 / self._too_little], replace(counts, pruned_by=left), complete=False)
 
-    def _parts(self, found: EvaluatedDesigns, shown: Shown, best: Design, chips: Beside) -> dict[str, Any]:
+    def _expert(self, found: EvaluatedDesigns, best: int) -> AbstractContextManager[Beside]:
+        return nullcontext(lambda: None)  # with the chips, once it is known how much memory all may have
+
+    def _parts(self, found: EvaluatedDesigns, shown: Shown, best: Design, beside: Beside) -> dict[str, Any]:
         """Known chips and the expert plan in as much memory: of plans only those are looked at that may fit."""
         most = best.workloads[self.request.task.workload.name].memory_bytes * (1 + SAME)
         fitting = [s for s in self.evaluator.configs if self.evaluator.least_bytes(s) <= most]
@@ -156,5 +160,5 @@ class LeanExploration(Exploration):
         task = replace(self.request.task, held={**self.request.task.held, **held}, memory_bytes=most)
         request = replace(self.request, task=task)
         builder = DesignBuilder(task, request.budgets.tdp_margin)
-        beside = comparisons(request, best, builder, self.reporting.left_s)
-        return {"frontier": found.frontier(shown.frontier), "comparison": beside}
+        others = comparisons(request, best, builder, self.reporting.left_s)
+        return {"frontier": found.frontier(shown.frontier), "comparison": others}
