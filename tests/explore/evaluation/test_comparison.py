@@ -12,6 +12,7 @@ import pytest
 from phaze.cost.simt_chips import runs_kernels
 from phaze.errors import LEFT_OUT, InfeasibleError
 from phaze.explore.answers.chip_comparison import CHIPS, chips_beside, comparisons, left_out, plan_beside
+from phaze.explore.answers.evaluated_designs import EvaluatedDesigns
 from phaze.explore.answers.exploration import Exploration, distinct_kinds
 from phaze.explore.answers.main_job import evaluate_document
 from phaze.explore.answers.sustained_clock import at_clock
@@ -19,7 +20,7 @@ from phaze.explore.evaluation.design_builder import DesignBuilder
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
 from phaze.explore.request.search_progress import Clock, SilentProgress
-from phaze.explore.request.search_resources import ALONE
+from phaze.explore.request.search_resources import ALONE, run_in_fork
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.parallel.plan_choices import load_plans
 from phaze.parallel.plan_search.best_first_search import best_plans
@@ -124,6 +125,26 @@ def test_what_falls_out_after_the_proof_is_told(request_, monkeypatch):
     assert heard.notes[-1] == f"2 of the next best designs {LEFT_OUT}"
 
 
+def test_the_expert_plan_is_begun_before_any_plan_is_told(request_, monkeypatch):
+    """So that it is worked out beside what tells the plans of the frontier."""
+    done, place = [], EvaluatedDesigns.place
+    monkeypatch.setattr(
+        EvaluatedDesigns, "place", lambda self, rows: done.append("told") or place(self, rows)
+    )
+
+    def forked(*given):
+        done.append("expert plan")
+        return run_in_fork(*given)
+
+    exploration = Exploration(request_, SilentProgress(), Clock(inf), ALONE)
+    outcome = exploration.search()
+    found = exploration.shown(outcome), exploration.proof(outcome)
+    monkeypatch.setattr("phaze.explore.answers.exploration.run_in_fork", forked)
+    exploration.describe(*found, lambda: None)
+    assert done[0] == "expert plan"
+    assert done.count("expert plan") == 1 < len(done)
+
+
 def test_a_chip_without_room_is_searched_once(request_, monkeypatch):
     searched = []
     monkeypatch.setattr(
@@ -170,11 +191,11 @@ def test_the_expert_plan_cuts_between_blocks_though_the_space_may_not(network, s
     ]
     with_plan, without = (replace(one, budgets=Budgets(power_w=400.0)) for one in asked)
     best = evaluate_document(without.task, load_architecture("h100")).best
-    (told,) = list(plan_beside(with_plan, best))[-1]
+    (told,) = list(plan_beside(with_plan, best.architecture))[-1]
     assert told.result.placement.plan.pipeline_parallel == 8
     assert told.result.placement.plan.grain == "block"
     assert (told.result.placement.plan.schedule, told.result.placement.plan.zero_stage) == ("1f1b", 0)
-    assert list(plan_beside(without, best)) == []
+    assert list(plan_beside(without, best.architecture)) == []
 
 
 def test_chips_with_the_same_figures_are_one_kind():

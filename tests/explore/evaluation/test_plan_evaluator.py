@@ -14,16 +14,20 @@ from phaze.explore.evaluation.best_points import best_points
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.flops_utilisation import fastest_flops_per_s
+from phaze.explore.evaluation.planned_iteration import PlannedIteration, energies_j, estimator_of
 from phaze.explore.request.explore_request import Budgets, Task
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.cluster_network import two_tiers
 from phaze.hardware.derived_figures import hbm_capacity_bytes
 from phaze.parallel.cluster import Recompute
 from phaze.parallel.framework import Framework, load_framework
+from phaze.parallel.parallel_plan import ParallelPlan, Zero
 from phaze.parallel.plan_search.best_first_search import best_plans
+from phaze.parallel.training.iteration_energy import ChainEnergy
 from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.scheduling.layers import TimedChain
 from phaze.scheduling.passes import SolveLimits
+from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.workload_loader import load_workload
 
 EFFORT = SolveLimits(lambda: inf, states=1e5)
@@ -307,3 +311,24 @@ def test_groups_of_layers_take_no_less_than_their_flops_at_peak(name):
             flops = sum(chain.layers[u].model_flops for u in chain.index[first : last + 1]) / width
             assert (times[:, 0, k] >= flops / 3 / peak * (1 - 1e-9)).all()
             assert (times[:, 0, k] + times[:, 2, k] >= flops / peak * (1 - 1e-9)).all()
+
+
+def test_energies_of_plans_are_worked_out_side_by_side_and_are_those_of_each_alone(tiny, monkeypatch):
+    """To the last bit, whatever the chips and plans; one call for all that have the same layers."""
+    task, calls = small_task(tiny, framework=SOFTWARE["hides"]), []
+    chips = to_table([load_architecture(name) for name in ("h100", "tpuv4", "a100-80gb", "phaze-reference")])
+    each = estimator_of(task, chips).each()
+    plans = [
+        plan
+        for width in (1, 2)
+        for zero in (Zero.NONE, Zero.WEIGHTS)
+        for plan in [ParallelPlan(1, 4 // width, sharding=Sharding(width), zero=zero)] * len(each)
+    ]
+    planned = [PlannedIteration.of(costs, plan) for costs, plan in zip(each * 4, plans, strict=True)]
+    alone = [one.costs.energy_j(one.strategy, one.iteration) for one in planned]
+    at_once = ChainEnergy.energy_j
+    monkeypatch.setattr(
+        ChainEnergy, "energy_j", lambda *given: calls.append(len(given[1])) or at_once(*given)
+    )
+    assert energies_j(planned) == alone
+    assert calls == [2 * len(each)] * 2

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 from random_plans import costs, plans
+from strategy_cases import estimator, framework, small_gpt
 
 from phaze.parallel.chunk_division import Division
 from phaze.parallel.cluster import Recompute
 from phaze.parallel.parallel_plan import Offload, ParallelPlan, Zero
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.parallel.recount.plan_checker import PlanError, check_plan
+from phaze.parallel.recount.recounted_parts import RecountedPass
+from phaze.parallel.recount.recounted_times import Recount
 from phaze.parallel.training.iteration import MemoryBreakdown, TimeBreakdown
 from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.parallel.training.kind_times import kind_times
@@ -47,6 +51,38 @@ def spoilt(e, **methods):
 def test_plans_of_all_kinds_pass(seed, count, chips):
     for e, strategy in plans(seed, count, chips):
         check_plan(e, strategy, e.iteration(strategy), kind_times(e, strategy))
+
+
+def test_equal_groups_are_looked_at_once(monkeypatch):
+    """However many blocks a chunk has; and whether replicas divide some is asked once for a plan."""
+    counts = Counter()
+    for kind, name in (
+        (RecountedPass, "join"),
+        (RecountedPass, "add"),
+        (Recount, "working_bytes"),
+        (Recount, "_gradient_sync"),
+    ):
+        counted(monkeypatch, kind, name, counts)
+    found = []
+    for blocks in (8, 80):
+        counts.clear()
+        e = estimator(4, 64, "a100", framework(hides_gathers=True), workload=small_gpt(blocks))
+        strategy = ParallelPlan(1, 4, zero=Zero.WEIGHTS, recompute=Recompute.FULL, recomputed=1)
+        check_plan(e, strategy, e.iteration(strategy))
+        found.append(dict(counts))
+    assert found[0] == found[1]
+    assert found[0]["_gradient_sync"] == 1
+
+
+def counted(monkeypatch, kind, name, counts):
+    """Count how often a method is called."""
+    method = getattr(kind, name)
+
+    def called(self, *given):
+        counts[name] += 1
+        return method(self, *given)
+
+    monkeypatch.setattr(kind, name, called)
 
 
 @pytest.mark.parametrize("of", PLANS)
