@@ -247,7 +247,9 @@ class _Screened:
 
     def at(self, cut: int, column: int, *, rough: bool) -> OpenPlan:
         """One of them with its bound."""
-        some, bound_s = self.pipelines, float(self.known(np.array([column]))[cut, 0])
+        some, bound_s = self.pipelines, float(self.bounds_s[cut, column])
+        if np.isnan(bound_s):
+            bound_s = float(self.known(np.array([column]))[cut, 0])
         pipeline = some.each[int(some.row[column])]
         return OpenPlan(bound_s, pipeline, some.schedules[column], some.cuts[cut], rough)
 
