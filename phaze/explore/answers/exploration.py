@@ -26,6 +26,7 @@ from phaze.explore.answers.searched_question import (
     worth,
     worth_of,
 )
+from phaze.explore.certified.block_screening import half_over
 from phaze.explore.certified.certified_search import CertifiedSearch
 from phaze.explore.certified.dealt_configs import DealtConfigs, dealt
 from phaze.explore.certified.search_points import WorkloadPoints
@@ -99,7 +100,7 @@ class Exploration:
             return
         context = self._points(self.axes, self.floor, self.clock).context
         evaluator = self.evaluator
-        evaluator.prepare()
+        evaluator.prepare(half_over(self.clock))
         with partner_process(context.do, self.clock) as partner:
             self._dealt = DealtConfigs(context, partner, dealt(evaluator.configs))
             try:

@@ -7,14 +7,14 @@ they tell is cut to what is known when it is their turn. So the answer, and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from phaze.arrays import Flags, Floats, Integers, Rows
-from phaze.explore.certified.block_screening import Screen, Screened, half_over, in_order
+from phaze.explore.certified.block_screening import Screen, Screened, in_order
 from phaze.explore.certified.search_pieces import BatchPiece, Looked, SearchContext
 from phaze.explore.certified.search_state import PointPool, Relevance
 from phaze.explore.evaluation.design_candidates import Block
@@ -156,22 +156,6 @@ class _DealtScreen(Screen):
         self._warm: set[int] = set()
         self._asked_ahead = 0
 
-    def rooflines(self, evaluator: Evaluator, late: Callable[[], bool]) -> Floats:
-        """See `Screen.rooflines`."""
-        theirs, ours = self._configs.parts()
-        self._partner.ask(RooflinePiece(theirs, self._clock))
-        for k in ours:
-            if k == 0 or not late():
-                evaluator.roofline_s(evaluator.configs[k])
-        told = self._partner.answer()
-        for k, known in told.items():
-            evaluator.take_over(evaluator.configs[k], known)
-        roof = np.zeros((len(evaluator.configs), len(evaluator.table)))
-        for k in (*ours, *told):
-            if evaluator.knows_roofline(evaluator.configs[k]):
-                roof[k] = self._optimistic(evaluator.roofline_s(evaluator.configs[k]))
-        return roof
-
     def hopes(self, evaluator: Evaluator, some: Rows) -> list[tuple[int, Floats]]:
         """See `Screen.hopes`."""
         self._receive()
@@ -241,19 +225,6 @@ class ConfigsPiece:
         """What is left of their points."""
         block = context.candidates.kept(self.numbers)
         return context.screen(self.relevance, self.clock).run(block, self.taken, self.configs)
-
-
-@dataclass(frozen=True)
-class RooflinePiece:
-    """Some configs, until half of the time is over."""
-
-    configs: Iterable[int]
-    clock: Clock
-
-    def on(self, context: SearchContext) -> dict[int, tuple[float, int]]:
-        """What others have to know of them."""
-        late, evaluator = half_over(self.clock), context.evaluator
-        return {k: evaluator.told(evaluator.configs[k]) for k in self.configs if not late()}
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,15 @@ class FoundPlan:
 class Evaluator(CostedTask):
     """Evaluates points of one task on one table of architectures."""
 
+    def prepare(self, late: Callable[[], bool]) -> None:
+        """Work out what all configs share, and what plans each has until it is late, so that copies know it as well."""
+        self.model  # noqa: B018 - it is kept
+        self.unlinked_model  # noqa: B018
+        for config in self.configs:
+            if late():
+                break
+            self.roofline_s(config)
+
     @property
     def plans_each(self) -> int:
         """Plans that every architecture has, over all configs."""
@@ -75,14 +84,6 @@ class Evaluator(CostedTask):
             self.shared[key] = self.options(config).size
         found: int = self.shared[key]
         return found
-
-    def told(self, config: TrainingConfig) -> tuple[float, int]:
-        """What another process has to know of a config whose layers are costed here: see `take_over`."""
-        return self._least_flops(config), self.plans_of(config)
-
-    def take_over(self, config: TrainingConfig, told: tuple[float, int]) -> None:
-        """Know what another process has told of a config."""
-        self.shared["least FLOPs", config], self.shared["plans", config] = told
 
     def across(self, config: TrainingConfig, capacity_bytes: float, link_bytes_per_s: float) -> FastestPlans:
         """The plans of a config on architectures of one memory and one link."""
@@ -126,10 +127,6 @@ class Evaluator(CostedTask):
         """
         flops = self._least_flops(config)
         return np.asarray(flops * self.framework.stretch / self._peak_flops_per_s(config.recipe))
-
-    def knows_roofline(self, config: TrainingConfig) -> bool:
-        """Whether `roofline_s` takes no time."""
-        return ("least FLOPs", config) in self.shared
 
     def _least_flops(self, config: TrainingConfig) -> float:
         key = "least FLOPs", config

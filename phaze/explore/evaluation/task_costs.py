@@ -156,11 +156,6 @@ class CostedTask:
             other.shared = self.shared
         return other
 
-    def prepare(self) -> None:
-        """Work out what all configs share, so that copies of this process know it as well."""
-        self.model  # noqa: B018 - it is kept
-        self.unlinked_model  # noqa: B018
-
     @property
     def _base(self) -> Self:
         """The one whose costs this one shares."""

@@ -24,6 +24,7 @@ from phaze.explore.request.design_metrics import metric
 from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
 from phaze.explore.request.partner_process import PartnerProcess, partner_process
 from phaze.explore.request.search_progress import Clock
+from phaze.parallel.plan_batches.plan_table import PlanTable
 
 pytestmark = pytest.mark.skipif(
     "fork" not in get_all_start_methods(), reason="processes cannot be copied here"
@@ -71,11 +72,28 @@ def test_a_partner_changes_no_answer(request_, asked, monkeypatch):
     expected = alone(request_, monkeypatch)
     assert not asked
     assert told(explore(request_)) == expected
-    assert asked["RooflinePiece"] == 1
     assert asked["ConfigsPiece"] > 2
     assert asked["AheadPiece"] > 0
     assert asked["ToldPiece"] == 1
     assert not active_children()
+
+
+def test_what_plans_there_are_is_known_before_the_copy_is_made(request_, asked, monkeypatch):
+    """So that no two processes lay them out: many are alike though their configs are dealt."""
+    laid_out, lay_out = [], PlanTable.of
+
+    def counted(options, link_bytes_per_s):
+        laid_out.append(options)
+        return lay_out(options, link_bytes_per_s)
+
+    def copied(do, clock):
+        assert len(laid_out) == len(do.__self__.evaluator.configs) > 2
+        return partner_process(do, clock)
+
+    monkeypatch.setattr(PlanTable, "of", counted)
+    monkeypatch.setattr(exploration, "partner_process", copied)
+    explore(request_)
+    assert len(laid_out) == len(set(map(id, laid_out)))
 
 
 @pytest.mark.parametrize("after", [0, 3, 12])
