@@ -160,9 +160,10 @@ class Recount(RecountedMemory):
             side.gathered_s, side.reduced_s = sum(gather), sum(reduce)
             return
         both = alone = self._beside_s(blocks, compute_s, gather, reduce, turned=turned)
-        if any(reduce):
-            none = [0.0] * len(blocks)
-            alone = self._beside_s(blocks, compute_s, gather, none, turned=turned) if any(gather) else none
+        if not any(gather):
+            alone = 0.0, 0.0
+        elif any(reduce):
+            alone = self._beside_s(blocks, compute_s, gather, [0.0] * len(blocks), turned=turned)
         side.gathered_s = alone[0]
         side.reduced_s = both[0] - side.gathered_s
         side.hidden_s += sum(gather) + sum(reduce) - both[1]
