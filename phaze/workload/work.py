@@ -17,6 +17,7 @@ from itertools import pairwise
 
 from phaze.workload.fusion_rules import Fused
 from phaze.workload.parallel_degrees import Group, Shardable, Sharding
+from phaze.workload.routed_copies import NO_COPIES, Copies
 
 
 class Unit(StrEnum):
@@ -73,7 +74,7 @@ class Link:
     collective: Collective
     payload_bytes: float
     group: Group
-    copies: int = 1
+    copies: Copies = NO_COPIES
 
 
 class Role(StrEnum):

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from phaze.hardware.cluster_network import Network
 from phaze.hardware.network_tiers import Algorithm, Medium, Tier, Topology
+from phaze.workload.routed_copies import NO_COPIES, Copies
 from phaze.workload.work import Collective
 
 
@@ -115,7 +116,7 @@ def sweeps(collective: Collective) -> int:
     return 2 if collective is Collective.ALL_REDUCE else 1
 
 
-def terms(collective: Collective, algorithm: Algorithm, level: Level, size: int, copies: int = 1) -> Terms:
+def terms(collective: Collective, algorithm: Algorithm, level: Level, size: int, copies: Copies = NO_COPIES) -> Terms:
     """One level of a group of `size`; the algorithm runs through all levels at once.
 
     Every device of a domain has a part of what the domain sends beyond it. Of `copies` rows of an all-to-all that
@@ -130,9 +131,8 @@ def terms(collective: Collective, algorithm: Algorithm, level: Level, size: int,
         return Terms(steps, 1 / level.below, 0.0, 0.0, 1)
     copied = 1 / size
     if collective is Collective.ALL_TO_ALL:
-        others = size / level.below - 1
-        reached = 1 - (others / (others + 1)) ** copies
-        beyond = others * reached / copies
+        domains = size / level.below
+        beyond = (domains - 1) * copies.reach(domains) / copies.count
         senders = size - level.below if algorithm is Algorithm.DIRECT else 1
         return Terms(steps, beyond, 0.0, copied, senders)
     return _of_parts(collective, algorithm, level, size, steps)

@@ -24,6 +24,7 @@ from phaze.cost.collectives.collective_law import Law, sum_of
 from phaze.cost.collectives.collective_synthesis import Stage, Way, synthesized, unbeaten
 from phaze.hardware.cluster_network import Network
 from phaze.hardware.network_tiers import NAMED, Algorithm, Medium
+from phaze.workload.routed_copies import NO_COPIES, Copies
 from phaze.workload.work import Collective, Link
 
 
@@ -33,7 +34,7 @@ def laws(
     link_bandwidth_bytes_per_s: ArrayLike,
     size: int,
     stride: int = 1,
-    copies: int = 1,
+    copies: Copies = NO_COPIES,
 ) -> dict[Algorithm, list[Law]]:
     """The ways in which every algorithm that the library has and the network runs can go, by `LinkLaw`.
 
@@ -52,7 +53,7 @@ def _laws(
     bandwidths: tuple[tuple[int, ...], bytes],
     size: int,
     stride: int,
-    copies: int,
+    copies: Copies,
 ) -> dict[Algorithm, list[Law]]:
     """The same, kept: many payloads of one group follow the same laws."""
     shape, each = bandwidths
@@ -99,7 +100,7 @@ def algorithms_s(
     link_bandwidth_bytes_per_s: ArrayLike,
     size: int,
     stride: int = 1,
-    copies: int = 1,
+    copies: Copies = NO_COPIES,
 ) -> dict[Algorithm, Floats]:
     """Seconds of every algorithm, as of `laws`; payloads are broadcast against the bandwidths of the chips' links."""
     payload = np.asarray(payload_bytes, dtype=np.float64)
@@ -116,7 +117,7 @@ def fastest_s(
     link_bandwidth_bytes_per_s: ArrayLike,
     size: int,
     stride: int = 1,
-    copies: int = 1,
+    copies: Copies = NO_COPIES,
 ) -> Floats:
     """Seconds of the fastest algorithm, for each payload and bandwidth."""
     found = algorithms_s(collective, payload_bytes, network, link_bandwidth_bytes_per_s, size, stride, copies)
@@ -146,7 +147,7 @@ class _Exchange:
     group: tuple[Level, ...]
     size: int
     menu: tuple[Algorithm, ...]
-    copies: int = 1
+    copies: Copies = NO_COPIES
 
     def algorithms(self) -> list[Algorithm]:
         """Algorithms that the library has, and that run on all tiers and serve the size of the group."""
@@ -306,7 +307,8 @@ def least_link_s(link: Link, network: Network, link_bandwidth_bytes_per_s: Array
     least, size = np.zeros(links.shape), link.group.size
     for level in levels(network, size, link.group.stride):
         if link.collective is Collective.ALL_TO_ALL:
-            crossing = (size - level.below) / size
+            copies, domains = link.copies if network.merges_copies else NO_COPIES, size / level.below
+            crossing = (domains - 1) * copies.reach(domains) / copies.count
         elif link.collective is Collective.SEND_RECV:
             crossing = float(level.domains == 1)
         else:
@@ -323,7 +325,7 @@ def link_s(link: Link, network: Network, link_bandwidth_bytes_per_s: ArrayLike) 
     links = np.asarray(link_bandwidth_bytes_per_s, dtype=np.float64)
     if network.any_of:
         return np.asarray(np.min([link_s(link, one, links) for one in network.any_of], axis=0))
-    group, copies = link.group, link.copies if network.merges_copies else 1
+    group, copies = link.group, link.copies if network.merges_copies else NO_COPIES
     kind, payload = link.collective, link.payload_bytes
     seconds = fastest_s(kind, payload, network, links, group.size, group.stride, copies)
     return np.minimum(seconds, _one_kernel_s(link, network, links))

@@ -377,7 +377,7 @@ class CostedTask:
         """Share of a collective that computation does not hide at least; `turned`: in backward."""
         said, group = self.framework, link.group
         hides = {Parallel.CONTEXT: said.hides_context, Parallel.EXPERT: said.hides_experts}
-        if said.merges_copies and link.copies > 1:
+        if said.merges_copies and link.copies.count > 1:
             return 0.0
         if group.parallel in hides or said.tensor_overlap is TensorOverlap.NONE:
             return 1.0 - hides.get(group.parallel, 0.0)

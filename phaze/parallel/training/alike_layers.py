@@ -57,7 +57,7 @@ def _structure(layer: Layer) -> Hashable:
 
 def _kind(work: Work) -> Hashable:
     link = work.link
-    group = None if link is None else (link.group.parallel, link.group.size, link.copies > 1)
+    group = None if link is None else (link.group.parallel, link.group.size, link.copies.count > 1)
     products = tuple(g.groups > 1 for g in work.gemms)
     return work.name, work.kind, work.unit, products, work.flash is None, group
 

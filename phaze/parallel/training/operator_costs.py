@@ -187,7 +187,7 @@ def operators(
     link_s = np.where(link, np.minimum(alone_s, NEVER_S), 0.0)
     own = np.where(link, 0.0, alone_s * [stretch_of(w, framework) for w in works])
     for at, work in enumerate(works):
-        if framework.merges_copies and work.link is not None and work.link.copies > 1:
+        if framework.merges_copies and work.link is not None and work.link.copies.count > 1:
             merging = [one for p in passes if (one := p.works[at].link) is not None]
             link_s[:, at] = merged_s(merging, network, link_bytes_per_s).ravel()
     room = framework.expert_room if experts else 1.0

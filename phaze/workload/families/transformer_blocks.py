@@ -214,14 +214,28 @@ class Experts(Strict):
     bias: Annotated[bool, Field(description="biases in the router and in the experts (gpt-oss)")] = False
     dense_layers: Annotated[CountOrNone, Field(description="first blocks, which have none")] = 0
     scores: Annotated[Scores, Field(description="of the router: softmax or sigmoid")] = Scores.SOFTMAX
+    groups: Annotated[Count, Field(description="groups of experts that a router chooses from first")] = 1
+    groups_per_token: Annotated[Count, Field(description="groups that a token is sent to")] = 1
 
     @model_validator(mode="after")
     def _enough(self) -> Self:
-        """A token cannot be sent to more experts than there are."""
+        """A token cannot be sent to more experts than there are, nor than its groups have."""
         if self.per_token > self.number:
             msg = f"per_token ({self.per_token}) exceeds number ({self.number})"
             raise ValueError(msg)
+        if self.groups_per_token > self.groups or self.number % self.groups:
+            msg = f"groups ({self.groups}) must divide number and be no fewer than groups_per_token"
+            raise ValueError(msg)
+        if self.per_token > self.number // self.groups * self.groups_per_token:
+            msg = f"{self.groups_per_token} of {self.groups} groups have fewer experts than per_token"
+            raise ValueError(msg)
         return self
+
+    @property
+    def grouped(self) -> dict[str, int]:
+        """What a DISPATCH and its COMBINE say of groups; nothing where there is one."""
+        each = {"groups": self.groups, "groups_per_token": self.groups_per_token}
+        return each if self.groups > 1 else {}
 
 
 def mixture(p: Transformer, e: Experts, name: str, x: str) -> str:
@@ -233,9 +247,9 @@ def mixture(p: Transformer, e: Experts, name: str, x: str) -> str:
     batch, tokens, hidden = p.g.shape(x)
     reached = e.number if p.cache is None else experts_reached(e.number, e.per_token, batch * tokens)
     sent = (reached, -(-batch * tokens * e.per_token // reached), hidden)
-    y = p.operator(f"{name}.dispatch", OpKind.DISPATCH, (x, routes), sent, shard=Shard.COLUMN)
+    y = p.operator(f"{name}.dispatch", OpKind.DISPATCH, (x, routes), sent, shard=Shard.COLUMN, **e.grouped)
     y = _inside(p, e, name, y)
-    y = p.operator(f"{name}.combine", OpKind.COMBINE, (y, routes), p.g.shape(x), shard=Shard.ROW)
+    y = p.operator(f"{name}.combine", OpKind.COMBINE, (y, routes), p.g.shape(x), shard=Shard.ROW, **e.grouped)
     if not e.shared:
         return y
     beside = p.feed_forward(f"{name}.shared", x, e.shared * e.hidden)

@@ -174,7 +174,9 @@ QWEN3_MOE = replace(
 )
 
 
-def _deepseek(scores: str, *, dense_layers: int, shared: int) -> Translation:
+def _deepseek(
+    scores: str, *, dense_layers: int, shared: int, groups: tuple[int | None, int | None] = (None, None)
+) -> Translation:
     """A version of DeepSeek, with what transformers takes where its config says nothing."""
     return replace(
         LLAMA,
@@ -192,6 +194,8 @@ def _deepseek(scores: str, *, dense_layers: int, shared: int) -> Translation:
             "latent.q_lora_rank": "q_lora_rank",
             "experts.shared": "n_shared_experts",
             "experts.dense_layers": "first_k_dense_replace",
+            "experts.groups": "n_group",
+            "experts.groups_per_token": "topk_group",
             "activation": "hidden_act",
             "attention_dropout": "attention_dropout",
             "tied_embeddings": "tie_word_embeddings",
@@ -203,13 +207,15 @@ def _deepseek(scores: str, *, dense_layers: int, shared: int) -> Translation:
             "q_lora_rank": 1536,
             "n_shared_experts": shared,
             "first_k_dense_replace": dense_layers,
+            "n_group": groups[0],
+            "topk_group": groups[1],
         },
         aliases={"num_experts": "n_routed_experts", "num_local_experts": "n_routed_experts"},
     )
 
 
 DEEPSEEK_V2 = _deepseek("softmax", dense_layers=0, shared=2)
-DEEPSEEK_V3 = _deepseek("sigmoid", dense_layers=3, shared=1)
+DEEPSEEK_V3 = _deepseek("sigmoid", dense_layers=3, shared=1, groups=(8, 4))
 
 _INDEXER = {f"indexer.{key}": key for key in ("index_n_heads", "index_head_dim", "index_topk")}
 DEEPSEEK_V32 = replace(
@@ -229,6 +235,6 @@ def _glm_dsa(config: Config, dimensions: dict[str, Any]) -> None:
 GLM_DSA = replace(
     DEEPSEEK_V32,
     needs={**DEEPSEEK_V3.needs, "index_topk_freq": (None, 1)},
-    defaults={**DEEPSEEK_V3.defaults, "q_lora_rank": 2048},
+    defaults={**DEEPSEEK_V3.defaults, "q_lora_rank": 2048, "n_group": 1, "topk_group": 1},
     adjust=_glm_dsa,
 )

@@ -18,6 +18,7 @@ from phaze.workload.operators.operator_steps import (
     word,
 )
 from phaze.workload.parallel_degrees import Parallel
+from phaze.workload.routed_copies import Copies
 from phaze.workload.training.training_numerics import HALF_BYTES
 from phaze.workload.work import Collective, Link, Unit, Work
 
@@ -74,7 +75,8 @@ def _step(
     if collective is None:
         return view_step(name, reads, writes)
     read, written = sum(reads.values()), sum(writes.values())
-    group, copies = ctx.sharding.group(Parallel(word(op, "group"))), integer(op, "copies", 1)
+    group = ctx.sharding.group(Parallel(word(op, "group")))
+    copies = Copies(*(integer(op, name, 1) for name in ("copies", "groups", "groups_per_token")))
     # of rows that are exchanged, those of the sender are as many as they are, others are rounded up per expert
     whole = min if collective is Collective.ALL_TO_ALL else max
     payload, recipe = whole(read, written) * real(op, "uneven", 1.0), recipe_of(op)

@@ -20,6 +20,9 @@ from phaze.workload.sharding.layer_rewriter import Part, Rewriter
 from phaze.workload.sharding.shard_roles import experts_reached, in_expert
 
 
+GROUPS = ("groups", "groups_per_token")
+
+
 def expert_tensors(graph: OperatorGraph) -> frozenset[str]:
     """Activations (experts, rows, ...): from a DISPATCH up to its COMBINE."""
     inside = (op for op in graph.operators if op.kind is OpKind.DISPATCH or in_expert(op))
@@ -38,6 +41,7 @@ class ExpertParallel(Rewriter):
     def __init__(self, part: Part, group: Group, load: ExpertLoad | None = None) -> None:
         """Divide the tensors; the operators follow."""
         super().__init__(part, group)
+        self._grouped = load is None or load.redundant is None  # dealt by load, experts leave their groups
         self._before = {t: part.tensors[t].shape for t in part.experts & part.tensors.keys()}
         self._uneven = 1.0  # rows of the device with most of them over the mean
         stored = {t for op in part.operators if in_expert(op) for t in op.inputs} & part.constants
@@ -82,7 +86,9 @@ class ExpertParallel(Rewriter):
 
     def _exchange(self, op: Operator, source: str, target: str) -> None:
         """Append the exchange of rows, which waits for the device that takes in, or sends back, most of them."""
-        more = {"uneven": self._uneven} if self._uneven > 1 else {}
+        more: dict[str, object] = {"uneven": self._uneven} if self._uneven > 1 else {}
+        if self._grouped:
+            more |= {key: op.attributes[key] for key in GROUPS if key in op.attributes}
         name, copies = f"{op.name}.exchange", self._copies(op)
         self.collective(name, Role.EXCHANGE, source, target, copies=copies, **more)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from scipy.optimize import linprog
 from phaze.cost.collectives.collective_algorithms import bandwidth_share, levels, terms
 from phaze.hardware.cluster_network import Network, load_network, two_tiers
 from phaze.hardware.network_tiers import Algorithm, Tier, Topology
+from phaze.workload.routed_copies import Copies
 from phaze.workload.work import Collective
 
 SWITCH = Network(name="switch", tiers=(Tier(devices=None),))
@@ -129,8 +130,28 @@ def test_equal_rows_are_sent_once_to_every_domain(domains, below, copies):
     level = levels(network, domains * below)[-1]
     choices = list(product(range(domains * below), repeat=copies))
     sent = sum(len({d // below for d in chosen} - {0}) for chosen in choices)
-    found = terms(Collective.ALL_TO_ALL, Algorithm.PAIRWISE, level, domains * below, copies)
+    found = terms(Collective.ALL_TO_ALL, Algorithm.PAIRWISE, level, domains * below, Copies(copies))
     assert found.sent == pytest.approx(sent / len(choices) / copies)
+
+
+@pytest.mark.parametrize(
+    ("groups", "chosen", "copies", "domains", "places"),
+    [(4, 2, 3, 2, 1), (4, 2, 3, 4, 1), (4, 3, 3, 8, 2), (2, 1, 3, 4, 2), (6, 2, 3, 4, 2), (6, 4, 3, 4, 2)],
+)
+def test_rows_for_some_groups_of_experts_reach_fewer_domains(groups, chosen, copies, domains, places):
+    """Every choice of groups and of `places` experts in each of them; domains have their experts in a row."""
+    share, counts = groups * places // domains, []
+    for some in combinations(range(groups), chosen):
+        experts = [g * places + e for g in some for e in range(places)]
+        counts += [len({e // share for e in picked} - {0}) for picked in product(experts, repeat=copies)]
+    level = levels(SWITCH, domains)[-1]
+    rows = Copies(copies, groups, chosen)
+    found = terms(Collective.ALL_TO_ALL, Algorithm.PAIRWISE, level, domains, rows).sent * copies
+    if groups % domains == 0 or domains % groups == 0:
+        assert found == pytest.approx(sum(counts) / len(counts))
+    else:  # domains that begin within a group have parts of two groups instead of one whole and one in part
+        assert found == pytest.approx(sum(counts) / len(counts), rel=0.06)
+    assert found <= terms(Collective.ALL_TO_ALL, Algorithm.PAIRWISE, level, domains, Copies(copies)).sent * copies
 
 
 @pytest.mark.parametrize("devices", [2, 3, 4, 7, 8])

@@ -31,6 +31,7 @@ from phaze.scheduling.layers import TimedChain
 from phaze.scheduling.passes import SolveLimits
 from phaze.workload.operators.kv_cache import KvCache
 from phaze.workload.parallel_degrees import Group
+from phaze.workload.routed_copies import Copies
 from phaze.workload.work import Collective, Link, Pass, Unit, Work
 
 
@@ -265,7 +266,7 @@ def test_a_row_goes_once_to_a_server_with_several_of_its_experts(devices):
     merging = engine_links(network, "hopper", fitted=False)
     payload = 1e9
     every, once = (
-        float(link_s(Link(Collective.ALL_TO_ALL, payload, Group(size=devices), copies=8), where, links)[0])
+        float(link_s(Link(Collective.ALL_TO_ALL, payload, Group(size=devices), Copies(8)), where, links)[0])
         for where in (network, merging)
     )
     alone = Link(Collective.ALL_TO_ALL, payload, Group(size=devices))

@@ -1,9 +1,13 @@
 """Whole experts on tensor- and context-parallel ranks, and modules that predict tokens further ahead."""
 
+from dataclasses import replace
+
 import pytest
 
 from phaze.errors import InputError
+from phaze.workload.expert_load import ExpertLoad
 from phaze.workload.parallel_degrees import Sharding
+from phaze.workload.routed_copies import Copies
 from phaze.workload.work import Collective
 from phaze.workload.workload_library import builtin_spec
 from phaze.workload.workload_loader import LoadOptions, load_workload, workload_of
@@ -40,7 +44,7 @@ def test_ranks_of_a_group_bring_their_own_tokens(model, folded):
     for narrow, wide in zip(exchanges(own), exchanges(plain), strict=True):
         assert share * narrow.payload_bytes == wide.payload_bytes
         assert (narrow.group.size, narrow.group.stride) == (16, 1)
-        assert narrow.copies == wide.copies == 8
+        assert narrow.copies == wide.copies == Copies(8)
 
 
 def test_experts_divided_by_tensor_ranks_are_halves(model):
@@ -76,3 +80,21 @@ def test_a_module_ahead_is_a_block_a_join_and_two_norms():
 def test_modules_ahead_need_embeddings_of_the_width_of_blocks():
     with pytest.raises(InputError, match="ahead needs"):
         ahead(1, embedding_size=512)
+
+
+@pytest.mark.parametrize(("load", "copies"), [(None, Copies(8, 8, 4)), (ExpertLoad(0.5, 32), Copies(8))])
+def test_a_token_goes_to_half_of_the_groups_unless_experts_are_dealt_by_load(load, copies):
+    model = load_workload("deepseek-v3")
+    of_layer = experts(model, replace(PLAIN, load=load))
+    assert {link.copies for link in exchanges(of_layer)} == {copies}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [({"groups": 3}, "divide"), ({"groups_per_token": 9}, "fewer"), ({"per_token": 129}, "fewer experts")],
+)
+def test_groups_that_make_no_sense_are_refused(wrong, what):
+    spec = builtin_spec("deepseek-v3").model_dump(mode="json", exclude_unset=True)
+    spec["dimensions"]["experts"] |= wrong
+    with pytest.raises(InputError, match=what):
+        workload_of(spec, "spec", LoadOptions())
