@@ -13,9 +13,11 @@ from phaze.inputs.options.serving_options import PlanServingOptions
 
 if TYPE_CHECKING:
     from phaze.explore.documents.serving_document import ServingDocument
+    from phaze.hardware.architecture import Architecture
     from phaze.parallel.serving import ServingPlan, ServingSpace, Traffic
     from phaze.parallel.serving.load.recorded_load import RecordedLoad
     from phaze.parallel.serving.load.speculation import Speculation
+    from phaze.parallel.serving.serving_space import PoolChips
     from phaze.parallel.serving.serving_trial import Trial
     from phaze.quantity import Quantity
     from phaze.workload.expert_load import ExpertLoad
@@ -47,7 +49,7 @@ def _space(options: PlanServingOptions) -> ServingSpace:
     from phaze.parallel.serving.serving_engine import NO_ENGINE, load_engine
     from phaze.workload.operators.kv_cache import KvCache
 
-    dispatch, chip = options.dispatch, find_architecture(options.arch)
+    dispatch, chip, pools = options.dispatch, find_architecture(options.arch), _pool_chips(options)
     return ServingSpace(
         str(one_workload(options.workload)),
         chip,
@@ -58,9 +60,9 @@ def _space(options: PlanServingOptions) -> ServingSpace:
         ServingOptions(
             kv_cache=choose(KvCache, options.kv_cache, "--kv-cache"),
             kv_cache_format=cache_format(options.kv_cache_format),
-            recipe=served_recipe(options.recipe, to_table([chip])),
+            recipe=next(served_recipe(options.recipe, to_table([one])) for one in _chips(chip, pools)),
             chunk=options.chunk,
-            disaggregate=options.disaggregate,
+            disaggregate=options.disaggregate if pools is None or options.disaggregate is False else True,
             dispatch_s=0.0 if dispatch is None else _seconds(dispatch, "--dispatch"),
             rung=choose(Fidelity, options.rung, "--rung"),
             engine=NO_ENGINE if options.engine is None else load_engine(options.engine),
@@ -70,7 +72,29 @@ def _space(options: PlanServingOptions) -> ServingSpace:
             context_parallel=options.context_parallel,
             expert_load=expert_load(options.expert_skew, options.redundant_experts),
         ),
+        pool_chips=pools,
     )
+
+
+def _pool_chips(options: PlanServingOptions) -> PoolChips | None:
+    """Chips of pools, where they are told. Raises InputError."""
+    from phaze.inputs.architecture_names import find_architecture
+    from phaze.parallel.serving.serving_space import PoolChips
+    from phaze.quantity import parse_power
+
+    caps = {"prefill_w": options.prefill_power, "decode_w": options.decode_power}
+    told = {
+        name: parse_power(watts, f"--{name[:-2]}-power") for name, watts in caps.items() if watts is not None
+    }
+    if options.decode_arch is None and not told:
+        return None
+    decode = None if options.decode_arch is None else find_architecture(options.decode_arch)
+    return PoolChips(decode, **told)
+
+
+def _chips(chip: Architecture, pools: PoolChips | None) -> list[Architecture]:
+    """The chips of all pools."""
+    return [chip] if pools is None or pools.decode is None else [chip, pools.decode]
 
 
 def _load(options: PlanServingOptions) -> Traffic:

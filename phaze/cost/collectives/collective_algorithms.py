@@ -116,7 +116,9 @@ def sweeps(collective: Collective) -> int:
     return 2 if collective is Collective.ALL_REDUCE else 1
 
 
-def terms(collective: Collective, algorithm: Algorithm, level: Level, size: int, copies: Copies = NO_COPIES) -> Terms:
+def terms(
+    collective: Collective, algorithm: Algorithm, level: Level, size: int, copies: Copies = NO_COPIES
+) -> Terms:
     """One level of a group of `size`; the algorithm runs through all levels at once.
 
     Every device of a domain has a part of what the domain sends beyond it. Of `copies` rows of an all-to-all that

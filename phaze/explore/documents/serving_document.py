@@ -15,12 +15,13 @@ from phaze.explore.documents.engine_commands import start_commands
 from phaze.explore.documents.result_document import Certificate, Manifest
 from phaze.explore.documents.result_manifest import manifest
 from phaze.explore.request.search_progress import Clock
-from phaze.hardware.architecture import to_table
+from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.economics.cluster_rates import cluster_rates
 from phaze.hardware.economics.economic_figures import Economics
 from phaze.hardware.silicon.die_area import area_mm2
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.parallel.serving import ServingPlan, ServingSpace, best_of
+from phaze.parallel.serving.serving_plan import Role
 from phaze.parallel.serving.serving_trial import Trial, trial
 
 SERVING_SCHEMA = DocumentName.SERVING.version(2)
@@ -52,6 +53,14 @@ class PoolFigures(_Figures):
     cache_bytes: float
     working_bytes: float = Field(description="activations")
     memory_bytes: float
+    chip: str = Field("", description="architecture")
+    clock_hz: float = Field(
+        0.0, description="sustained; below the chip's own where a cap on power holds it down"
+    )
+    drawn_w: float = Field(0.0, description="W of a device, on average")
+    energy_per_token_j: float = Field(
+        0.0, description="all devices of the pool, per output token of all pools"
+    )
 
 
 class ServingFigures(_Figures):
@@ -212,14 +221,16 @@ def serving_cost(plan: ServingPlan, space: ServingSpace, economics: Economics) -
     """Rates of a cluster of the devices in use, at work for a million output tokens.
 
     Seconds are a million over tokens per second, joules a million times those of a token: a device of a replica that
-    waits for requests is paid for, one beyond the plan is not.
+    waits for requests is paid for, one beyond the plan is not. Pools of two kinds of chip are a cluster each.
     """
-    table = to_table([space.architecture])
-    rates = cluster_rates(table, area_mm2(table), tdp_w(table), plan.devices, space.network, economics)
-    seconds, joules = _MILLION / plan.tokens_per_s, _MILLION * plan.energy_per_token_j
+    seconds, every = _MILLION / plan.tokens_per_s, list[tuple[dict[str, float], ...]]()
+    for chip, devices, token_j in _clusters(plan, space):
+        table = to_table([chip])
+        rates = cluster_rates(table, area_mm2(table), tdp_w(table), devices, space.network, economics)
+        each = (of.parts(seconds, _MILLION * token_j) for of in (rates.usd, rates.kg, rates.joules))
+        every.append(tuple({name: float(part[0]) for name, part in parts.items()} for parts in each))
     usd, kg, site = (
-        {name: float(part[0]) for name, part in each.parts(seconds, joules).items()}
-        for each in (rates.usd, rates.kg, rates.joules)
+        {name: math.fsum(one[name] for one in of) for name in of[0]} for of in zip(*every, strict=True)
     )
     if not all(map(math.isfinite, (*usd.values(), *kg.values()))):
         return None
@@ -233,6 +244,16 @@ def serving_cost(plan: ServingPlan, space: ServingSpace, economics: Economics) -
     )
 
 
+def _clusters(plan: ServingPlan, space: ServingSpace) -> list[tuple[Architecture, int, float]]:
+    """Chips, devices of each, and their joules for an output token."""
+    if space.pool_chips is None:
+        return [(space.architecture, plan.devices, plan.energy_per_token_j)]
+    return [
+        (space.chip_at(pool.role, pool.clock_hz), pool.devices, pool.energy_per_token_j)
+        for pool in plan.pools
+    ]
+
+
 def serving_request(space: ServingSpace) -> dict[str, Any]:
     """What was asked of a service, every default spelled out."""
     targets = {f"max_{name}": value for name, value in asdict(space.targets).items()}
@@ -240,6 +261,7 @@ def serving_request(space: ServingSpace) -> dict[str, Any]:
     return {
         "workload": space.workload,
         "architecture": space.architecture.name,
+        **_pool_chips(space),
         "devices": space.devices,
         "network": space.network.name,
         **load,
@@ -248,3 +270,12 @@ def serving_request(space: ServingSpace) -> dict[str, Any]:
         **asdict(space.options),
         "engine": space.options.engine.name,
     }
+
+
+def _pool_chips(space: ServingSpace) -> dict[str, Any]:
+    """Chips and caps of pools, where they are told."""
+    if space.pool_chips is None:
+        return {}
+    caps = {f"{role}_power_w": space.pool_chips.cap_w(role) for role in (Role.PREFILL, Role.DECODE)}
+    told = {name: value if math.isfinite(value) else None for name, value in caps.items()}
+    return {"decode_architecture": space.chip_of(Role.DECODE).name, **told}

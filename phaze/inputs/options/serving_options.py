@@ -100,6 +100,18 @@ class PlanServingOptions(KeptOptions, EconomicOptions, OneArchOptions):
         "Separate pools of devices for prefill and decode, or not (default: the better).",
         "--disaggregate/--no-disaggregate",
     )
+    decode_arch: str | Path | None = option(
+        None,
+        "Chip of a decode pool beside a prefill pool of --arch (default: the same one).",
+        metavar="ARCH",
+        offers=Packaged.ARCHS,
+    )
+    prefill_power: Quantity | None = option(
+        None, "Cap on what each device of the prefill pool draws, for instance 500W; its clock falls as far."
+    )
+    decode_power: Quantity | None = option(
+        None, "Cap on what each device of the decode pool draws, for instance 350W; its clock falls as far."
+    )
     chunk: int | None = option(None, "Prompt tokens a pass takes beside decode (default: the best).", least=1)
     kv_cache: str = option(
         "paged", "Layout of the key-value cache: contiguous or paged.", offers=("contiguous", "paged")

@@ -32,6 +32,10 @@ def run_folder(out: Path | None, workloads: Sequence[Source], *, each_host: bool
     return out or default_directory(name, datetime.now(UTC))
 
 
+CHIPS = ("arch", "decode_arch")
+"""Options that name architectures."""
+
+
 def input_files(options: Options) -> dict[str, Path]:
     """The files that the options of a verb name, and those that such files build on; built-in ones included.
 
@@ -51,9 +55,10 @@ def _files(options: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
         yield what, path
         if what == "space":
             yield from _bases(what, path)
-    for what, path in several("arch", options.get("arch"), architecture):
-        yield what, path
-        yield from _bases(what, path)
+    for name in CHIPS:
+        for what, path in several(name, options.get(name), architecture):
+            yield what, path
+            yield from _bases(what, path)
     if isinstance(fleet := options.get("fleet"), str | Path):
         yield "fleet", Path(fleet)
     if isinstance(trace := options.get("trace"), str | Path):

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
-from phaze.inputs.recorded.input_files import architecture, catalogued, input_files, other_models, several
+from phaze.inputs.recorded.input_files import (
+    CHIPS,
+    architecture,
+    catalogued,
+    input_files,
+    other_models,
+    several,
+)
 
 if TYPE_CHECKING:
     from phaze.explore.documents.result_document import Manifest
@@ -60,7 +67,7 @@ def naming_packages(manifest: Manifest) -> Manifest:
         found |= source_versions(source)
     for _, catalogue, path in catalogued(asked):
         found |= registry(catalogue).version(path)
-    for _, path in several("arch", asked.get("arch"), architecture):
+    for _, path in (known for name in CHIPS for known in several(name, asked.get(name), architecture)):
         found |= registry(Catalogue.ARCHITECTURE).version(path)
     if (name := asked.get("strategy")) not in {None, "certified"}:
         from phaze.explore.strategies.strategy_registry import STRATEGIES

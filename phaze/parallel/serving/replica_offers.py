@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phaze.arrays import Flags, Floats
+from phaze.cost.pass_energy import full_load_w, static_w
 from phaze.parallel.serving.load.prompt_rounds import PromptRounds
 from phaze.parallel.serving.load.recorded_waits import mean_place_wait_s
 from phaze.parallel.serving.model_replica import Memory, Replica, crowd
@@ -299,6 +300,12 @@ class PoolChoice:
         """Devices of the pool."""
         return self.count * self.offers.devices
 
+    def request_j(self, requests_per_s: float) -> tuple[float, float]:
+        """Joules for one of so many requests per second, what flows meanwhile in all devices included; at full load."""
+        table, device_s = self.replica.grid.chip.table, self.devices / requests_per_s
+        worked = float(self.offers.joules[self.at]) + float(static_w(table)[0]) * device_s
+        return worked, float(full_load_w(table)[0]) * device_s
+
 
 @dataclass(frozen=True)
 class ServingChoice:
@@ -320,6 +327,13 @@ class ServingChoice:
     def tpot_s(self) -> float:
         """Time per output token: the last pool makes them."""
         return float(self.parts[-1].offers.tpot_s[self.parts[-1].at])
+
+    @property
+    def request_j(self) -> tuple[float, ...]:
+        """Joules of one request in each pool; all of them together at most full load."""
+        worked, full = zip(*(part.request_j(self.requests_per_s) for part in self.parts), strict=True)
+        held = min(1.0, sum(full) / sum(worked))
+        return tuple(joules * held for joules in worked)
 
     @property
     def rank(self) -> tuple[float, int, float]:

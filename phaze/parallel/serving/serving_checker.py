@@ -11,16 +11,21 @@ from phaze.parallel.serving.serving_requests import Traffic
 from phaze.tolerances import SAME
 
 
-def check_serving_plan(plan: ServingPlan, traffic: Traffic, limits: Limits) -> None:
-    """Raise PlanError where a plan takes too many devices, too much memory or time, or contradicts itself."""
+def check_serving_plan(
+    plan: ServingPlan, traffic: Traffic, limits: Limits, rooms: tuple[float, ...] = ()
+) -> None:
+    """Raise PlanError where a plan takes too many devices, too much memory or time, or contradicts itself.
+
+    `rooms`: memory of a device of each pool, where their chips are not the same.
+    """
     slack = 1 + SAME
     _must(plan.devices <= plan.devices_given, f"{plan.devices} devices of {plan.devices_given}")
-    for pool in plan.pools:
+    for pool, room in zip(plan.pools, rooms or (limits.memory_bytes,) * len(plan.pools), strict=True):
         _must(
             pool.replicas % pool.expert_parallel == 0,
             f"{pool.replicas} replicas share experts by {pool.expert_parallel}",
         )
-        _must(pool.memory_bytes <= limits.memory_bytes * slack, f"{pool.role}: {pool.memory_bytes} bytes")
+        _must(pool.memory_bytes <= room * slack, f"{pool.role}: {pool.memory_bytes} bytes")
     _must(plan.ttft_s <= limits.targets.ttft_s * slack, f"time to first token {plan.ttft_s} s")
     _must(plan.tpot_s <= limits.targets.tpot_s * slack, f"time per output token {plan.tpot_s} s")
     _must(0 <= plan.waiting_s < plan.ttft_s, f"waiting {plan.waiting_s} of {plan.ttft_s} s")

@@ -22,6 +22,7 @@ class Binding(StrEnum):
     TPOT = "time per output token"
     CHUNKS = "prefill"  # every pass has its chunk already
     BATCH = "largest batch"  # of the engine
+    POWER = "power"  # a device would draw more than the cap of its pool
     LOAD = "arrival rate"  # fewer replicas could not keep up, or one is enough
     NOTHING = "throughput"  # a larger batch would not serve more
 
@@ -42,6 +43,8 @@ class Pool:
     replica works on at once (`pipeline_parallel` batches are in flight). `expert_parallel`: replicas that share the
     experts of a model, side by side, each with sequences of its own; `redundant_experts`: copies that they keep of the
     `experts` of a layer, all together. `context_parallel`: devices of a tensor group that hold parts of each cache.
+    `chip`, `clock_hz`: the architecture, and its clock. `drawn_w`: of a device, on average; `energy_per_token_j`: of
+    the pool, for an output token.
     """
 
     role: Role
@@ -57,6 +60,10 @@ class Pool:
     experts: int = 0
     redundant_experts: int = 0
     context_parallel: int = 1
+    chip: str = ""
+    clock_hz: float = 0.0
+    drawn_w: float = 0.0
+    energy_per_token_j: float = 0.0
 
     @property
     def devices(self) -> int:

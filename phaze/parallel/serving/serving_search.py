@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from phaze.cost.pass_energy import full_load_w, static_w
 from phaze.hardware.architecture import Architecture
 from phaze.hardware.cluster_network import Network
-from phaze.hardware.derived_figures import narrow_speed, peak_flops_per_s
+from phaze.hardware.derived_figures import hbm_capacity_bytes, narrow_speed, peak_flops_per_s
 from phaze.parallel.serving.disaggregated_pools import decode_offers, pairs, prefill_offers
 from phaze.parallel.serving.model_replica import Replica
 from phaze.parallel.serving.one_pool import offered
@@ -17,6 +17,7 @@ from phaze.parallel.serving.serving_plan import Policy, Pool, Role, ServingPlan
 from phaze.parallel.serving.serving_refusal import refusal
 from phaze.parallel.serving.serving_requests import ServingOptions, Targets, Traffic
 from phaze.parallel.serving.serving_space import ServingSpace
+from phaze.parallel.serving.unlike_pools import UnlikePools
 from phaze.parallel.serving.way_search import WaySearch, bounds_know
 
 
@@ -27,7 +28,15 @@ def serving_plan(choice: ServingChoice, space: ServingSpace) -> ServingPlan:
     waiting = float(first.offers.waiting_s[first.at])
     return ServingPlan(
         policy=choice.policy,
-        pools=tuple(_pool(part) for part in choice.parts),
+        pools=tuple(
+            replace(
+                _pool(part),
+                chip=space.chip_of(part.role).name,
+                drawn_w=joules * choice.requests_per_s / part.devices,
+                energy_per_token_j=joules / space.traffic.mean_outputs,
+            )
+            for part, joules in zip(choice.parts, choice.request_j, strict=True)
+        ),
         chunk_tokens=choice.chunk_tokens,
         ttft_s=choice.ttft_s,
         waiting_s=waiting,
@@ -36,7 +45,7 @@ def serving_plan(choice: ServingChoice, space: ServingSpace) -> ServingPlan:
         transfer_s=choice.transfer_s,
         requests_per_s=choice.requests_per_s,
         tokens_per_s=tokens,
-        energy_per_token_j=_request_j(choice, space) / space.traffic.mean_outputs,
+        energy_per_token_j=sum(choice.request_j) / space.traffic.mean_outputs,
         prefill_mfu=_mfu(first, choice.ttft_s - waiting - space.options.engine.request_s, space),
         devices_given=space.devices,
         binding=choice.binding,
@@ -76,19 +85,13 @@ def _pool(part: PoolChoice) -> Pool:
         experts=part.replica.grid.expert_count,
         redundant_experts=part.replica.grid.redundant_experts,
         context_parallel=part.replica.grid.context_parallel,
+        clock_hz=float(part.replica.grid.chip.table["clock_hz"][0]),
     )
-
-
-def _request_j(choice: ServingChoice, space: ServingSpace) -> float:
-    """Joules of one request: what happens for it, and what flows meanwhile in all devices in use; at most full load."""
-    table, device_s = space.chip.table, sum(part.devices for part in choice.parts) / choice.requests_per_s
-    worked = sum(float(part.offers.joules[part.at]) for part in choice.parts)
-    return min(worked + float(static_w(table)[0]) * device_s, float(full_load_w(table)[0]) * device_s)
 
 
 def _mfu(part: PoolChoice, prefill_s: float, space: ServingSpace) -> float:
     """Model FLOPs of the prompts of one prefill over what the replica could do in its time, in its fastest format."""
-    recipe, table = space.options.recipe, space.chip.table
+    recipe, table = space.options.recipe, part.replica.grid.chip.table
     prompts = part.offers.batch[part.at] if part.role is Role.PREFILL else 1.0
     faster = narrow_speed(table, None if recipe is None else recipe.operands)
     peak = float((peak_flops_per_s(table) * faster)[0]) * part.replica.devices
@@ -127,14 +130,23 @@ def best_serving_plan(
 
 def best_of(space: ServingSpace) -> ServingPlan:
     """The best plan of a space. Raises as `best_serving_plan`."""
+    if space.pool_chips is not None:
+        return _checked(UnlikePools(space).best(), space)
     found = WaySearch(space).run() if bounds_know(space) else None
     if found is None:
         seen: list[Offers] = []
         found = min(choices(space, seen), key=lambda choice: choice.rank, default=None)
         if found is None:
             raise refusal(space, seen)
-    plan = serving_plan(found, space)
-    check_serving_plan(plan, space.traffic, space.limits)
+    return _checked(found, space)
+
+
+def _checked(choice: ServingChoice, space: ServingSpace) -> ServingPlan:
+    """A choice as a plan that contradicts neither itself nor the memory of its chips."""
+    plan, o = serving_plan(choice, space), space.options
+    tables = (part.replica.grid.chip.table for part in choice.parts)
+    rooms = (float(hbm_capacity_bytes(t)[0]) * o.memory_share - o.prefix_cache_bytes for t in tables)
+    check_serving_plan(plan, space.traffic, space.limits, tuple(rooms))
     return plan
 
 

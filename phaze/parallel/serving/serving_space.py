@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,7 +24,7 @@ from phaze.parallel.serving.layer_grid import LEAST_CHUNK, PROMPTS, LayerGrid, S
 from phaze.parallel.serving.load.prompt_passes import PromptPasses, chunks_of
 from phaze.parallel.serving.model_replica import Replica
 from phaze.parallel.serving.replica_offers import Limits
-from phaze.parallel.serving.serving_plan import Policy
+from phaze.parallel.serving.serving_plan import Policy, Role
 from phaze.parallel.serving.serving_requests import ServingOptions, Targets, Traffic
 from phaze.parallel.serving.steady_state import Cycle, Prefill
 
@@ -31,6 +32,30 @@ _GIB = 2**30
 _MOST_CHUNKS = 32  # of a prompt
 _MOST_STAGES = 16
 _LONG = 8192  # tokens of a context from which parts of caches are looked at unless asked for
+
+
+@dataclass(frozen=True, slots=True)
+class PoolChips:
+    """Chips of pools that prefill and decode apart: `decode` (None: that of the other pool), and caps on their power.
+
+    A cap is what a device may draw while it works, W. Raises InputError for one that is not above zero.
+    """
+
+    decode: Architecture | None = None
+    prefill_w: float = math.inf
+    decode_w: float = math.inf
+
+    def __post_init__(self) -> None:
+        """Check the caps."""
+        for role in (Role.PREFILL, Role.DECODE):
+            if not self.cap_w(role) > 0:
+                raise InputError(
+                    f"the cap of {role} devices is {self.cap_w(role):g} W; it must be above zero"
+                )
+
+    def cap_w(self, role: Role) -> float:
+        """What a device of a pool may draw."""
+        return self.prefill_w if role is Role.PREFILL else self.decode_w
 
 
 @dataclass(frozen=True)
@@ -43,7 +68,7 @@ class ServingSpace:
     stages, 16 at most; up to `largest_batch` sequences a batch; prompts in 2, 4, ... 32 chunks of 128 tokens and more,
     or whole, and of these as many in a pass as come
     while it waits and 8,192 tokens hold. `known_chip`: the architecture as it is costed among others; `known_model`:
-    the model as it is loaded already.
+    the model as it is loaded already. `pool_chips`: pools apart, whose chips are told.
     """
 
     workload: str
@@ -55,6 +80,7 @@ class ServingSpace:
     options: ServingOptions
     known_chip: Chip | None = None
     known_model: Served | None = None
+    pool_chips: PoolChips | None = None
 
     def __post_init__(self) -> None:
         """Raises InputError for more devices than anybody has, and for clients of pools apart."""
@@ -63,6 +89,11 @@ class ServingSpace:
             raise InputError(
                 "separate pools for prefill and decode are planned for an arrival rate or a saturated queue, "
                 "not for clients"
+            )
+        if self.pool_chips is not None and not self.apart:
+            raise InputError(
+                "chips and caps of pools are for separate pools of whole prompts: leave out --no-disaggregate, --chunk "
+                "and --concurrency"
             )
         self._check_caches()
 
@@ -90,6 +121,20 @@ class ServingSpace:
                 f"a host cache of {o.host_cache_bytes / _GIB:.4g} GiB does not fit into the {memory / _GIB:.4g} GiB of "
                 f"host memory that each {name} has"
             )
+
+    def chip_of(self, role: Role) -> Architecture:
+        """The architecture of a pool."""
+        other = self.pool_chips.decode if self.pool_chips is not None and role is Role.DECODE else None
+        return other or self.architecture
+
+    def pool_alone(self, role: Role, at_hz: float) -> ServingSpace:
+        """The space of one of two unlike pools, on its chip at some clock."""
+        return replace(self, architecture=self.chip_at(role, at_hz), known_model=self.served, pool_chips=None)
+
+    def chip_at(self, role: Role, at_hz: float) -> Architecture:
+        """The architecture of a pool at some clock, its own or one below it."""
+        chip = self.chip_of(role)
+        return chip if at_hz == clock_hz(chip) else chip.replace(chip.name, clock_hz=at_hz)
 
     @property
     def apart(self) -> bool:
@@ -351,6 +396,11 @@ class ServingSpace:
         return [
             p for p in range(1, most + 1) if p.bit_count() == 1 or (p % 3 == 0 and (p // 3).bit_count() == 1)
         ]
+
+
+def clock_hz(chip: Architecture) -> float:
+    """Sustained clock of an architecture."""
+    return float(to_table([chip])["clock_hz"][0])
 
 
 def whole_prompts(prompt_tokens: int, pass_tokens: int, largest_batch: int) -> int:

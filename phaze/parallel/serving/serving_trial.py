@@ -70,6 +70,8 @@ def trial(plan: ServingPlan, space: ServingSpace, requests: int, seed: int = 0) 
 
 
 def _run(pool: Pool, plan: ServingPlan, space: ServingSpace, requests: int, seed: int) -> Simulated:
+    if space.pool_chips is not None:
+        space = space.pool_alone(pool.role, pool.clock_hz)
     engine = _engine(pool, plan, space)
     stream = _stream(pool, plan, space, requests, seed)
     if pool.role is Role.PREFILL:

@@ -16,6 +16,7 @@ from phaze.parallel.serving.serving_engine import EngineFit, Overheads, load_eng
 from phaze.parallel.serving.steady_state import Cycle
 from phaze.validation.sets.serving.engine_runs import (
     RunRow,
+    decode_cycle,
     engine_cycle,
     engine_replica,
     mean_first_s,
@@ -152,5 +153,5 @@ def _cycle(rows: Sequence[RunRow], overheads: Overheads) -> tuple[Cycle, Floats]
     plain = engine_replica(run, Fidelity.CALIBRATED, int(np.ceil(clients.max())))
     replica = replace(plain, overheads=overheads)
     if run.apart:
-        return Cycle(replica, run.traffic, clients), np.zeros(len(rows))
+        return decode_cycle(replica, clients, np.array([row.first_s for row in rows])), np.zeros(len(rows))
     return engine_cycle(replica, clients, load_engine(run.engine).policies[0])

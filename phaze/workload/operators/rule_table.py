@@ -40,13 +40,14 @@ dotted paths (`block3.mlp.up`); attributes are keyword arguments of `GraphBuilde
   uses `experts` (int): the operators between a DISPATCH and its COMBINE carry it and are divided by the
   expert-parallel degree along their first axis, beside their tensor-parallel role. `groups` (int, 1): of experts, of
   which a token is sent to `groups_per_token` (int, 1) alone.
-- COMBINE: y (experts, rows, hidden), routes, groups as its DISPATCH; output (batch, tokens, hidden): the weighted sum of what the
-  chosen experts made of each token.
+- COMBINE: y (experts, rows, hidden), routes; output (batch, tokens, hidden): the weighted sum of what the
+  chosen experts made of each token. Groups as its DISPATCH.
   With tensor parallelism inside experts, the partial sums of their row-parallel products are added up after
   the COMBINE, which has `Shard.ROW`, and their gradients before the DISPATCH, which has `Shard.COLUMN`.
 - COLLECTIVE: x. `role`: a `collective_rules.Role`, `group`: a `parallel_degrees.Parallel`; `copies` (int, 1): rows of
-  the same token, `groups`, `groups_per_token` as of its DISPATCH; `uneven` (float, 1): rows of the device that exchanges most of them over the mean; `recipe`: that of
-  the product it serves. Inserted by sharding, never by front ends.
+  the same token; `groups`, `groups_per_token` as of its DISPATCH; `uneven` (float, 1): rows of the device that
+  exchanges most of them over the mean; `recipe`: that of the product it serves. Inserted by sharding,
+  never by front ends.
 - CACHE: x (b, tokens, width), appended to what the key-value cache holds of earlier tokens; output (b, context +
   tokens, width): the whole cache. `page` (int, 0: contiguous): tokens of a page. Forward-only graphs.
 

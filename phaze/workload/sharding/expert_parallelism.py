@@ -19,7 +19,6 @@ from phaze.workload.parallel_degrees import Group
 from phaze.workload.sharding.layer_rewriter import Part, Rewriter
 from phaze.workload.sharding.shard_roles import experts_reached, in_expert
 
-
 GROUPS = ("groups", "groups_per_token")
 
 

@@ -151,7 +151,10 @@ def test_rows_for_some_groups_of_experts_reach_fewer_domains(groups, chosen, cop
         assert found == pytest.approx(sum(counts) / len(counts))
     else:  # domains that begin within a group have parts of two groups instead of one whole and one in part
         assert found == pytest.approx(sum(counts) / len(counts), rel=0.06)
-    assert found <= terms(Collective.ALL_TO_ALL, Algorithm.PAIRWISE, level, domains, Copies(copies)).sent * copies
+    assert (
+        found
+        <= terms(Collective.ALL_TO_ALL, Algorithm.PAIRWISE, level, domains, Copies(copies)).sent * copies
+    )
 
 
 @pytest.mark.parametrize("devices", [2, 3, 4, 7, 8])

@@ -81,6 +81,7 @@ def test_a_token_takes_the_time_of_all_weights_and_little_more(judge):
         ({"flags": "repeats_differ"}, engine_runs.REPEATS),
         ({"model_family": "kimi-k2.5", "moe_tp_size": 4, "moe_ep_size": 1}, engine_runs.CONTRADICTION),
         ({"tp_size": 16, "source_kind": "inferencex_dated_table"}, engine_runs.ALL_AS_WIDTH),
+        ({"mode": "disagg", "decode_batch_size": 8, "decode_tp_size": 16}, engine_runs.ALL_AS_WIDTH),
     ],
 )
 def test_why_a_row_is_left_out(judge, row, reason):
@@ -147,6 +148,17 @@ def test_first_tokens_take_the_prefill_and_the_wave_of_the_beginning(judge):
     assert judged.excluded == {engine_runs.APART: 1}
     alone, eight = judged.predicted[Fidelity.ANALYTIC]
     assert 1.1 < eight / alone < 3  # a tenth of the requests wait for four and a half prompts on average
+
+
+def test_clients_that_wait_for_a_first_token_are_in_no_decode_batch(judge):
+    """By Little's law: with as long for the first token as for all others half of the clients decode."""
+    pool = {"mode": "disagg", "decode_tp_size": 8, "isl": 64, "osl": 65}
+    quick = judge(*(pool | {"ttft_ms": 0.0001, "decode_batch_size": n} for n in (16, 32)))
+    half_s, whole_s = quick.predicted[Fidelity.ANALYTIC]
+    busy = judge(pool | {"ttft_ms": half_s * 64 * 1e3, "decode_batch_size": 32})
+    (settled_s,) = busy.predicted[Fidelity.ANALYTIC]
+    assert settled_s == pytest.approx(half_s, rel=1e-3)
+    assert half_s < whole_s
 
 
 def test_clients_of_several_instances_are_those_of_one(judge):

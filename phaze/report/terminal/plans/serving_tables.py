@@ -22,6 +22,7 @@ STOPS: Mapping[str, str] = {
     Binding.TPOT: "more would miss its target",
     Binding.CHUNKS: "every pass has its chunk of a prompt",
     Binding.BATCH: "the largest batch of the engine",
+    Binding.POWER: "more would draw more than the cap",
     Binding.LOAD: "no more requests arrive than it serves",
     Binding.NOTHING: "a larger batch would not serve more",
 }
@@ -45,6 +46,8 @@ def serving_tables(
 ) -> list[Table]:
     """The answer with what it costs, latencies, pools, and percentiles where requests were simulated."""
     tables = [_serving_answer(plan, space, cost), _latency(plan, space), _pools(plan)]
+    if space.pool_chips is not None:
+        tables.append(_pool_chips(plan))
     return tables if trial is None else [*tables, _percentiles(trial)]
 
 
@@ -134,6 +137,15 @@ def _pools(plan: ServingPlan) -> Table:
             fmt.number(pool.batch),
             *(fmt.memory(size) for size in (pool.weight_bytes, pool.cache_bytes, pool.working_bytes)),
         )
+    return table
+
+
+def _pool_chips(plan: ServingPlan) -> Table:
+    table = plain_table("Chips", "pool", "chip", "clock", "W drawn", "J per output token")
+    for pool in plan.pools:
+        clock = fmt.decimal(pool.clock_hz / 1e9, "GHz")
+        figures = fmt.number(pool.drawn_w), fmt.number(pool.energy_per_token_j)
+        table.add_row(pool.role.value, escape(pool.chip), clock, *figures)
     return table
 
 

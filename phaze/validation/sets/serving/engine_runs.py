@@ -1,10 +1,12 @@
 """Models that engines serve to a fixed number of clients: time per output token and to the first one.
 
 A client asks again as soon as it is answered, so that as many sequences are in the batches as there are clients, or as
-memory has room for. Pools that prefill and decode apart are judged by their decode pool. The calibrated rung has the
-constants of the engines (`arch_templates/engines`), which are fitted to published rows of this set; the analytic one
-has none. As many prompt tokens go beside decode as by the engines' defaults. Experts dealt among the ranks of a tensor
-group are costed as divided among them. The cache of TensorRT-LLM is taken to be in fp8, that of others in 16 bits.
+memory has room for. Pools that prefill and decode apart are judged by their decode pool, whose batch follows from
+Little's law: of its clients those are there that do not wait for a first token, which the row tells. The calibrated
+rung has the constants of the engines (`arch_templates/engines`), which are fitted to published rows of this set; the
+analytic one has none. As many prompt tokens go beside decode as by the engines' defaults. Experts dealt among the ranks
+of a tensor group are costed as divided among them. The cache of TensorRT-LLM is taken to be in fp8, that of others in
+16 bits.
 """
 
 from __future__ import annotations
@@ -70,7 +72,13 @@ REPEATS = "equal runs differ by more than 25 % (an option that is not told)"
 APART = "the load of the pool that prefills is not given"
 PLACES = "clients wait for a place in memory, and what format the cache has there is not given"
 _BOARD = 8
-"""Devices of a board: wider tensor-parallel groups in dated tables are pools whose devices were added up."""
+"""Devices of a board: wider tensor-parallel groups in dated tables are pools whose devices were added up.
+
+So are those of decode pools: of Kimi K2 on 16 GB200 a pass of 1,024 sequences takes 1.9 ms longer than one of 256, in
+which a group that keeps latent vectors whole on every device could not even read those of the others.
+"""
+_SETTLING = 30
+"""Rounds in which the batch of a decode pool settles."""
 _DRAWN = 0.9
 """Mean length of the requests of InferenceX over the nominal one, drawn evenly from 80 to 100 % of it."""
 _WAVES = 10
@@ -259,7 +267,7 @@ def _shape(pool: str, words: Mapping[str, str], numbers: Mapping[str, float]) ->
     expert = words["model_family"] not in _DENSE and not np.isnan(inside)
     if expert and not multiplied and width * shared != inside * dealt:
         return CONTRADICTION
-    if not pool and words["source_kind"] == "inferencex_dated_table" and width > _BOARD:
+    if width > _BOARD and (pool or words["source_kind"] == "inferencex_dated_table"):
         return ALL_AS_WIDTH
     return int(width), int(shared), max(1.0, clients)
 
@@ -273,23 +281,35 @@ def served_times(rows: Sequence[RunRow], rung: Fidelity) -> Floats:
     order = sorted(range(len(rows)), key=lambda row: repr(rows[row].run))
     for _, alike in groupby(order, key=lambda row: rows[row].run):
         some = list(alike)
-        clients = tuple(rows[row].clients for row in some)
-        found[:, some] = _times(rows[some[0]].run, clients, rung)
+        asked = tuple((rows[row].clients, rows[row].first_s) for row in some)
+        found[:, some] = _times(rows[some[0]].run, asked, rung)
     return found
 
 
 @cache
-def _times(run: EngineRun, clients: tuple[float, ...], rung: Fidelity) -> Floats:
-    """Times of some clients of a run, (3, clients): both metrics, and the search for bad rows, ask for them."""
+def _times(run: EngineRun, rows: tuple[tuple[float, float], ...], rung: Fidelity) -> Floats:
+    """Times of some clients of a run, (3, rows): both metrics, and the search for bad rows, ask for them."""
+    clients, firsts = (np.array(column) for column in zip(*rows, strict=True))
     engine = load_engine(run.engine) if rung is Fidelity.CALIBRATED else NO_ENGINE
     policy = load_engine(run.engine).policies[0]
-    replica = replace(engine_replica(run, rung, math.ceil(max(clients))), overheads=engine.overheads)
-    asked = np.array(clients)
+    replica = replace(engine_replica(run, rung, math.ceil(clients.max())), overheads=engine.overheads)
     if run.apart:
-        decoding = Cycle(replica, run.traffic, asked)
-        return np.stack([decoding.tpot_s, np.full(len(asked), np.nan), np.zeros(len(asked))])
-    cycle, waiting = engine_cycle(replica, asked, policy)
-    return np.stack([cycle.tpot_s, mean_first_s(cycle, asked, waiting), waiting])
+        decoding = decode_cycle(replica, clients, firsts)
+        return np.stack([decoding.tpot_s, np.full(len(clients), np.nan), np.zeros(len(clients))])
+    cycle, waiting = engine_cycle(replica, clients, policy)
+    return np.stack([cycle.tpot_s, mean_first_s(cycle, clients, waiting), waiting])
+
+
+def decode_cycle(replica: Replica, clients: Floats, first_s: Floats) -> Cycle:
+    """The cycle of a decode pool whose clients, (N,), wait so long for their first tokens elsewhere, (N,).
+
+    b sequences decode of c clients: b (F + T(b)) = c T(b), with T the time of all tokens after the first.
+    """
+    traffic, batch = replica.grid.traffic, clients
+    for _ in range(_SETTLING):
+        later_s = Cycle(replica, traffic, batch).tpot_s * traffic.later_tokens
+        batch = clients * later_s / (first_s + later_s)
+    return Cycle(replica, traffic, batch)
 
 
 def engine_cycle(replica: Replica, clients: Floats, policy: Policy = Policy.CHUNKED) -> tuple[Cycle, Floats]:
