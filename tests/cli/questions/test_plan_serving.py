@@ -224,8 +224,29 @@ def test_the_commands_of_the_page_are_understood():
         for line in block.splitlines()
         if "plan serving" in line
     ]
-    assert [a["rate"] for a in asked] == [None, 6, None]
+    assert [a["rate"] for a in asked] == [None, 6, None, None, 20]
     assert asked[2]["disaggregate"]
+    assert [a["decode_power"] for a in asked][3:] == ["350W", None]
+    assert [a["decode_arch"] for a in asked][3:] == [None, "h200"]
+
+
+def test_pools_of_two_kinds_of_chip(dse, tmp_path):
+    (tmp_path / "served.yaml").write_text(SERVED)
+    asked = *("plan", "serving", "-a", "h100", "--devices", 2), *("--prompt", 256, "--output-tokens", 32)
+    asked = *asked, "-w", tmp_path / "served.yaml"
+    code, out, _ = dse(*asked, "--decode-arch", "l40s", "--decode-power", "250W", "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert told["request"]["decode_architecture"] == "l40s"
+    assert (told["request"]["decode_power_w"], told["request"]["prefill_power_w"]) == (250, None)
+    assert [pool["chip"] for pool in told["best"]["pools"]] == ["h100", "l40s"]
+    assert told["best"]["pools"][1]["drawn_w"] <= 250
+    code, out, err = dse(*asked, "--decode-power", "250W", "--no-disaggregate")
+    assert (code, out) == (2, "")
+    assert "separate pools" in err
+    code, out, err = dse(*asked, "--decode-power", "10W")
+    assert (code, out) == (3, "")
+    assert "cap on power" in err
 
 
 def test_the_python_of_the_page_runs():

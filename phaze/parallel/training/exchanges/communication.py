@@ -16,6 +16,7 @@ from phaze.hardware.cluster_network import Network
 from phaze.parallel.parallel_plan import ParallelPlan, Zero
 from phaze.scheduling.passes import NEVER_S
 from phaze.workload.operators.operator_graph import OpKind
+from phaze.workload.routed_copies import Copies
 from phaze.workload.training.training_numerics import HALF_BYTES
 from phaze.workload.work import Collective, Link, Pass
 
@@ -219,7 +220,7 @@ def _reached(ends: Set[int], edges: Sequence[tuple[int, int]]) -> Set[int]:
 def merged_s(links: Sequence[Link], network: Network, link_bytes_per_s: Floats) -> Floats:
     """Exchanges whose equal rows travel as one, (L, A) seconds on chips whose own links have bandwidths (A,)."""
     found = np.empty((len(links), len(link_bytes_per_s)))
-    groups: dict[tuple[Collective, int, int, int], list[int]] = {}
+    groups: dict[tuple[Collective, int, int, Copies], list[int]] = {}
     for at, one in enumerate(links):
         groups.setdefault((one.collective, one.group.size, one.group.stride, one.copies), []).append(at)
     for (collective, size, stride, copies), rows in groups.items():
