@@ -13,7 +13,7 @@ from phaze.workload.operators.kv_cache import cache_bytes
 from phaze.workload.operators.low_precision import scaled_weight_bytes
 from phaze.workload.operators.matrix_rules import model_flops
 from phaze.workload.operators.operator_graph import Operator, OperatorGraph, OpKind, Tensor
-from phaze.workload.operators.operator_steps import OperatorContext
+from phaze.workload.operators.operator_steps import OperatorContext, Step
 from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.sharding.layer_division import UndividedModel
 from phaze.workload.sharding.shard_roles import in_expert
@@ -58,11 +58,12 @@ def build_layer(
     local = _Local(
         operators, ctx, saved_activations(operators, ctx, selective=selective, keeps_products=keeps_products)
     )
-    saved, own = _saved(segment, local)
+    steps = forward_steps(operators, ctx)
+    saved, own = _saved(segment, local, steps)
     read = _read(operators, ctx)
     frozen = sorted(_stored(operators, ctx) - read)
     leaving = (*segment.outputs, *segment.passing)
-    forward = schedulable(forward_steps(operators, ctx), saved, leaving, fusion=fusion)
+    forward = schedulable(steps, saved, leaving, fusion=fusion)
     entering = ctx.activations((*segment.inputs, *segment.passing))
     cached = {t for op in operators if op.kind is OpKind.CACHE for t in op.outputs}
     backward, working = None, forward.peak_bytes(entering, saved | cached)
@@ -95,15 +96,15 @@ def tied_parameters(segments: Sequence[Segment], ctx: OperatorContext) -> frozen
     return frozenset(name for name, count in readers.items() if count > 1)
 
 
-def _saved(segment: Segment, local: _Local) -> tuple[frozenset[str], float]:
-    """Memory pieces kept for backward, and their bytes.
+def _saved(segment: Segment, local: _Local, steps: Sequence[Step]) -> tuple[frozenset[str], float]:
+    """Memory pieces kept for backward, and their bytes; `steps` of forward.
 
     Tensors that share memory count once, and of one that is kept in part, the part. An output that a
     later layer keeps too is counted there.
     """
     if not local.kept.sizes:
         return frozenset(), 0.0
-    pieces = storage(forward_steps(local.operators, local.ctx))
+    pieces = storage(steps)
     sizes: dict[str, float] = {}
     for tensor, size in local.kept.sizes.items():
         places = pieces.get(tensor, (tensor,))

@@ -241,7 +241,10 @@ class _Line:
     def _several(self, *rows: tuple[object, ...]) -> tuple[object, ...]:
         if len({len(row) for row in rows}) > 1:
             raise _BentError
-        return tuple(map(self.of, *rows))
+        return tuple(  # most things are the very same in all three
+            one if one is other is last else self.of(one, other, last)
+            for one, other, last in zip(*rows, strict=True)
+        )
 
     def _number(self, one: float, other: float, last: float) -> float:
         if one == other == last:

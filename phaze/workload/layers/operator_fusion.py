@@ -19,7 +19,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 
 from phaze.workload.fusion_rules import ALL_FUSION, Fused, Fusion
 from phaze.workload.operators.operator_graph import OpKind
@@ -27,6 +28,7 @@ from phaze.workload.operators.operator_steps import Step
 from phaze.workload.work import LayerChain, Pass, Unit, Work
 
 LONGEST_NAME = 200
+_BUT_NAME = attrgetter(*(one.name for one in fields(Work)[1:]))
 _BY_HOST = {OpKind.NORM: Fusion.NORM_RESIDUAL, OpKind.SOFTMAX: Fusion.SOFTMAX}
 
 
@@ -37,6 +39,8 @@ def fuse(
 
     `kept` tensors still go to HBM, `outputs` are never swallowed.
     """
+    if not rules:
+        return tuple(steps), ()
     fuser = _Fuser(steps, kept, outputs, rules)
     for place in range(len(fuser.slots)):
         fuser.visit(place)
@@ -238,7 +242,7 @@ class Schedulable:
 
 def _named(work: Work, prefix: str) -> Work:
     """Work with a name relative to its layer, so that isomorphic layers read the same."""
-    return replace(work, name=work.name.removeprefix(f"{prefix}." if prefix else ""))
+    return Work(work.name.removeprefix(f"{prefix}." if prefix else ""), *_BUT_NAME(work))
 
 
 def schedulable(
