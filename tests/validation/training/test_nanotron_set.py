@@ -119,6 +119,14 @@ def test_gathered_operands_wait_while_the_host_is_ahead(row, microbatches):
     assert ahead - waiting == pytest.approx(microbatches * 2 * stage * operand, rel=1e-6)
 
 
+def test_nothing_waits_in_a_run_that_has_no_memory_for_it():
+    row = (64, 1, 2, 8, 1, 1.0, 70.0)
+    ahead, waiting, _ = held(*row)
+    (said,) = nanotron_runs.memory(columns(row)).predicted[Fidelity.CALIBRATED] / 2**30
+    assert ahead > 80 > waiting == said
+    assert nanotron_runs.fits(columns(row)).predicted[Fidelity.CALIBRATED] == [0.0]
+
+
 def test_f1_weighs_misses_and_false_alarms():
     measured = np.array([1.0, 1.0, 1.0, 0.0])
     assert f1_score(np.array([1.0, 1.0, 0.0, 1.0]), measured) == pytest.approx(2 / 3)

@@ -64,16 +64,17 @@ def memory(columns: Columns) -> Judged:
         if one.crashed or one.stages is None:
             excluded[CRASHED if one.crashed else EMPTY_STAGE] += 1
         else:
-            ahead = row not in slow and not one.late
-            kept.append((float(one.cells["peak_memory_gb"]) * GIB, one.held_bytes(ahead=ahead)))
+            held = one.held_bytes(ahead=row not in slow and not one.late)
+            if held > _capacity_bytes():  # it ran, so nothing waited
+                held = one.held_bytes(ahead=False)
+            kept.append((float(one.cells["peak_memory_gb"]) * GIB, held))
     measured, predicted = np.array(kept, dtype=np.float64).reshape(-1, 2).T
     return Judged(measured, {Fidelity.ANALYTIC: predicted, Fidelity.CALIBRATED: predicted}, dict(excluded))
 
 
 def fits(columns: Columns) -> Judged:
     """Whether a run had memory enough, 1 or 0: what crashed counts as none, by whatever cause."""
-    room = load_framework("nanotron-2025").usable_bytes(float(hbm_capacity_bytes(to_table([_chip()]))[0]))
-    kept, excluded = [], defaultdict[str, int](int)
+    room, kept, excluded = _capacity_bytes(), [], defaultdict[str, int](int)
     for one in _rows(columns):
         if one.stages is None:
             excluded[EMPTY_STAGE] += 1
@@ -87,6 +88,12 @@ def fits(columns: Columns) -> Judged:
 @lru_cache(maxsize=1)
 def _chip() -> Architecture:
     return load_architecture("h100")
+
+
+@lru_cache(maxsize=1)
+def _capacity_bytes() -> float:
+    """What plans may fill of a device."""
+    return load_framework("nanotron-2025").usable_bytes(float(hbm_capacity_bytes(to_table([_chip()]))[0]))
 
 
 @dataclass(frozen=True)
