@@ -33,7 +33,12 @@ from phaze.workload.torch_export.exported_program import (
 from phaze.workload.torch_export.flex_attention import recorded_as_one
 from phaze.workload.torch_export.known_content import full_masks
 from phaze.workload.torch_export.recorded_decisions import Decisions, deciding, place_of
-from phaze.workload.torch_export.recording_places import as_if_on_cpu, kept_where_alike, silence
+from phaze.workload.torch_export.recording_places import (
+    as_if_on_cpu,
+    kept_where_alike,
+    silence,
+    without_source_lines,
+)
 from phaze.workload.workload import Mode, Workload
 
 if TYPE_CHECKING:
@@ -348,7 +353,7 @@ def record(
         return [_program(one, batch, name, told) for one, batch in zip(exported, BATCHES, strict=True)]
 
     decisions = Decisions(told.branch)
-    with silence(), kept_where_alike(torch), recorded_as_one(torch):
+    with silence(), without_source_lines(), kept_where_alike(torch), recorded_as_one(torch):
         try:
             programs = recorded()
         except _ContentError as error:

@@ -155,3 +155,17 @@ def test_weights_that_stay_as_they_are_are_not_put_elsewhere():
     with torch.device("meta"):
         module = Converting()
     assert recorded(module, torch.zeros(2, 8)).parameter_count == 36
+
+
+def test_lines_of_source_are_not_recorded_and_torch_is_left_as_it_was():
+    from torch.fx import config
+
+    class Asking(torch.nn.Module):
+        def forward(self, x):
+            seen.append(config.do_not_emit_stack_traces)
+            return x * 2
+
+    seen, before = [], config.do_not_emit_stack_traces
+    from_torch(Asking(), (torch.zeros(1, 3),))
+    assert set(seen) == {True}
+    assert config.do_not_emit_stack_traces is before
