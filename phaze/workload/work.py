@@ -377,6 +377,7 @@ class LayerGraph:
         edges = [LayerEdge(now[e.source], now[e.target], e.boundary_bytes) for e in self.edges]
         if any(e.source >= e.target for e in edges):
             raise ValueError("a layer stands ahead of one that it reads")
-        index, names = (tuple(each[place] for place in places) for each in (chain.index, chain.names))
+        index = tuple(chain.index[place] for place in places)
+        names = tuple(chain.names[place] for place in places)
         ordered = sorted(edges, key=lambda e: (e.source, e.target))
         return LayerGraph(replace(chain, index=index, names=names), tuple(ordered))

@@ -200,4 +200,4 @@ class _Table:
 
     def _members(self, stage: int) -> list[int]:
         inside: Integers = np.flatnonzero(self._levels.member(slice(stage, stage + 1))[0])
-        return inside.tolist()
+        return [int(layer) for layer in inside]
