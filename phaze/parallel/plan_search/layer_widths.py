@@ -152,15 +152,17 @@ class LayerWidths:
             exchanges.gather_s(parameters * wire[0])[0],
             exchanges.reduce_s(parameters * wire[1])[0],
         )
-        if plan.zero is Zero.WEIGHTS:
-            if e.framework.hides_gathers:
-                return m * (np.maximum(forward, gather) + np.maximum(backward, gather + reduce))
-            return m * (forward + backward + 2 * gather + reduce)
+        found: Floats = m * (forward + backward)
         if plan.zero is Zero.NONE:
-            gather = reduce = np.zeros_like(forward)
-        late = np.maximum(reduce - backward, 0) if e.framework.hides_reduction else reduce
-        ahead = np.maximum(gather - forward, 0) if e.framework.hides_gathers else gather
-        return m * (forward + backward) + late + ahead
+            return found
+        if plan.zero is Zero.WEIGHTS and e.framework.hides_gathers:
+            found = m * (np.maximum(forward, gather) + np.maximum(backward, gather + reduce))
+        elif plan.zero is Zero.WEIGHTS:
+            found = found + m * (2 * gather + reduce)
+        else:
+            found = found + (np.maximum(reduce - backward, 0) if e.framework.hides_reduction else reduce)
+            found = found + (np.maximum(gather - forward, 0) if e.framework.hides_gathers else gather)
+        return found
 
     @cached_property
     def _change_s(self) -> Floats:
