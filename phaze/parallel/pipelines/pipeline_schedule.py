@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 
 import numpy as np
 
@@ -119,12 +120,19 @@ def _size_refusal(schedule: Schedule, p: int, m: int) -> str | None:
     return None if m >= least else f"{schedule} needs at least {least} microbatches for {p} stages, not {m}"
 
 
+@lru_cache(maxsize=4096)
 def chunks_of(schedule: Schedule, stages: int, chunks_per_device: int = 1) -> Integers:
     """Chunks (stages, slots) that every device holds, in the order in which a microbatch of its own enters them.
 
     Slots are `chunks_per_device` x `schedule.weight_copies`. In DualPipe the first slot is that of the copy that
-    enters at the device's own end of the pipeline.
+    enters at the device's own end of the pipeline. Kept, and not to be written.
     """
+    found = _chunks_of(schedule, stages, chunks_per_device)
+    found.flags.writeable = False
+    return found
+
+
+def _chunks_of(schedule: Schedule, stages: int, chunks_per_device: int) -> Integers:
     device = np.arange(stages)
     if schedule is Schedule.ZB_V:
         return np.stack([device, 2 * stages - 1 - device], axis=1)
