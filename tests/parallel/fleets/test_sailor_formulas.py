@@ -41,7 +41,7 @@ def test_no_pipeline_takes_longer_than_by_sailor(task, link):
     for one in every_pipeline(search):
         passes_s, m = passes_of(one), one.microbatches
         said_s = sailor_s(m, passes_s, 2 * one.stage_times.transfer_s)
-        assert m * passes_s.max() <= one.timeline.makespan_s <= said_s * (1 + 1e-12)
+        assert m * passes_s.max() * (1 - 1e-12) <= one.timeline.makespan_s <= said_s * (1 + 1e-12)
         shares.append(one.timeline.makespan_s / said_s)
     assert len(shares) > 100
     assert min(shares) < 0.9  # it is more than a bound of every pipeline
