@@ -12,7 +12,7 @@ from strategy_cases import estimator, framework
 
 from phaze.parallel.framework import Framework
 from phaze.parallel.parallel_plan import ParallelPlan
-from phaze.parallel.plan_search.branch_cuts import ordered_cut
+from phaze.parallel.plan_search.branches.branch_cuts import ordered_cut
 from phaze.parallel.training.iteration_estimate import Estimator
 from phaze.workload.graph_workload import GraphWorkload
 from phaze.workload.operators.operator_graph import GraphBuilder, OperatorGraph, OpKind

@@ -23,7 +23,7 @@ from phaze.hardware.silicon.die_area import area_parts_mm2
 from phaze.hardware.silicon.package_power import energy_constants, power_parts_w, relative_voltage
 from phaze.parallel.pipelines.pipeline_closed_forms import closed_form_period_s, closed_form_s
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
-from phaze.parallel.serving.model_replica import crowd
+from phaze.parallel.serving.replicas.model_replica import crowd
 from phaze.workload.training.training_numerics import Optimizer, Precision, numerics
 from phaze.workload.work import Collective, Gemm
 from phaze.workload.workload import Mode

@@ -13,11 +13,11 @@ from phaze.hardware.architecture import from_table
 from phaze.hardware.spaces.design_space import architecture_id
 from phaze.parallel.serving import Policy, ServingPlan, ServingSpace
 from phaze.parallel.serving.bounds.service_bounds import Shape, Way
-from phaze.parallel.serving.chip_costs import Chip, Chips
-from phaze.parallel.serving.disaggregated_pools import decoding_offers, paired, prefilling_offers
-from phaze.parallel.serving.model_replica import Replica
-from phaze.parallel.serving.one_pool import made_offers
-from phaze.parallel.serving.replica_offers import Offers, ServingChoice, chosen
+from phaze.parallel.serving.pools.disaggregated_pools import decoding_offers, paired, prefilling_offers
+from phaze.parallel.serving.pools.one_pool import made_offers
+from phaze.parallel.serving.replicas.chip_costs import Chip, Chips
+from phaze.parallel.serving.replicas.model_replica import Replica
+from phaze.parallel.serving.replicas.replica_offers import Offers, ServingChoice, chosen
 from phaze.parallel.serving.serving_checker import check_serving_plan
 from phaze.parallel.serving.serving_search import serving_plan
 

@@ -34,7 +34,7 @@ from phaze.hardware.derived_figures import (
 )
 from phaze.parallel.serving.bounds.least_passes import GridSums, LeastPasses
 from phaze.parallel.serving.bounds.service_bounds import ServiceBounds, Way
-from phaze.parallel.serving.chip_costs import Chips, without_attention
+from phaze.parallel.serving.replicas.chip_costs import Chips, without_attention
 from phaze.parallel.serving.serving_search import best_of
 from phaze.scheduling.effort import LimitsOver, SolveLimits
 from phaze.tolerances import BOUND_ROUNDING

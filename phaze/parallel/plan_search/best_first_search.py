@@ -12,10 +12,10 @@ from typing import TypeVar
 from phaze.parallel.parallel_plan import Offload, ParallelPlan, changed_plan
 from phaze.parallel.plan_batches.memory_fit import frugal
 from phaze.parallel.plan_batches.plan_batch import batch_bounds_s
-from phaze.parallel.plan_search.branching_search import BranchingSearch
+from phaze.parallel.plan_search.branches.branching_search import BranchingSearch
 from phaze.parallel.plan_search.fitted_pipelines import FittedPipeline, MemoryTally, PipelineFits
-from phaze.parallel.plan_search.layer_recompute import LayerRecompute
-from phaze.parallel.plan_search.layer_sharding import LayerSharding
+from phaze.parallel.plan_search.layerwise.layer_recompute import LayerRecompute
+from phaze.parallel.plan_search.layerwise.layer_sharding import LayerSharding
 from phaze.parallel.plan_search.memory_bounds import MemoryBounds
 from phaze.parallel.plan_search.plan_answer import EvaluatedPlan, PlanAnswer, PlanBreakdown, Slowdown
 from phaze.parallel.plan_search.plan_lower_bounds import rest_key, rest_s

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from phaze.arrays import Floats
 from phaze.parallel.serving.load.prompt_passes import pieces
 from phaze.parallel.serving.load.recorded_load import Counts
-from phaze.parallel.serving.model_replica import Chunk, Replica
+from phaze.parallel.serving.replicas.model_replica import Chunk, Replica
 
 Seconds = Callable[[int, int, tuple[Chunk, ...]], tuple[float, ...]]
 

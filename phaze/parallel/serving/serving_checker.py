@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isclose
 
 from phaze.parallel.recount.plan_checker import PlanError
-from phaze.parallel.serving.replica_offers import Limits
+from phaze.parallel.serving.replicas.replica_offers import Limits
 from phaze.parallel.serving.serving_plan import Role, ServingPlan
 from phaze.parallel.serving.serving_requests import Traffic
 from phaze.tolerances import SAME

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from phaze.errors import InfeasibleError, Shortfall
-from phaze.parallel.serving.replica_offers import Offers
+from phaze.parallel.serving.replicas.replica_offers import Offers
 from phaze.parallel.serving.serving_plan import Binding
 from phaze.parallel.serving.serving_space import ServingSpace
 

@@ -8,16 +8,16 @@ from dataclasses import replace
 from phaze.hardware.architecture import Architecture
 from phaze.hardware.cluster_network import Network
 from phaze.hardware.derived_figures import hbm_capacity_bytes, narrow_speed, peak_flops_per_s
-from phaze.parallel.serving.disaggregated_pools import decode_offers, pairs, prefill_offers
-from phaze.parallel.serving.model_replica import Replica
-from phaze.parallel.serving.one_pool import offered
-from phaze.parallel.serving.replica_offers import Offers, PoolChoice, ServingChoice
+from phaze.parallel.serving.pools.disaggregated_pools import decode_offers, pairs, prefill_offers
+from phaze.parallel.serving.pools.one_pool import offered
+from phaze.parallel.serving.pools.unlike_pools import UnlikePools
+from phaze.parallel.serving.replicas.model_replica import Replica
+from phaze.parallel.serving.replicas.replica_offers import Offers, PoolChoice, ServingChoice
 from phaze.parallel.serving.serving_checker import check_serving_plan
 from phaze.parallel.serving.serving_plan import Policy, Pool, Role, ServingPlan
 from phaze.parallel.serving.serving_refusal import refusal
 from phaze.parallel.serving.serving_requests import ServingOptions, Targets, Traffic
 from phaze.parallel.serving.serving_space import ServingSpace
-from phaze.parallel.serving.unlike_pools import UnlikePools
 from phaze.parallel.serving.way_search import WaySearch, bounds_know
 
 

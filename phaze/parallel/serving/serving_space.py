@@ -19,14 +19,14 @@ from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.cluster_network import Network
 from phaze.hardware.derived_figures import hbm_capacity_bytes
 from phaze.parallel.cluster import MOST_DEVICES, check_count
-from phaze.parallel.serving.chip_costs import Chip, doublings
-from phaze.parallel.serving.layer_grid import LEAST_CHUNK, PROMPTS, LayerGrid, Served
 from phaze.parallel.serving.load.prompt_passes import PromptPasses, chunks_of
-from phaze.parallel.serving.model_replica import Replica
-from phaze.parallel.serving.replica_offers import Limits
+from phaze.parallel.serving.replicas.chip_costs import Chip, doublings
+from phaze.parallel.serving.replicas.layer_grid import LEAST_CHUNK, PROMPTS, LayerGrid, Served
+from phaze.parallel.serving.replicas.model_replica import Replica
+from phaze.parallel.serving.replicas.replica_offers import Limits
+from phaze.parallel.serving.replicas.steady_state import Cycle, Prefill
 from phaze.parallel.serving.serving_plan import Policy, Role
 from phaze.parallel.serving.serving_requests import ServingOptions, Targets, Traffic
-from phaze.parallel.serving.steady_state import Cycle, Prefill
 
 _GIB = 2**30
 _MOST_CHUNKS = 32  # of a prompt

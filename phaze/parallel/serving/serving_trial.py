@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from phaze.arrays import Floats
 from phaze.errors import InputError
 from phaze.parallel.cluster import check_count
-from phaze.parallel.serving.model_replica import Replica
+from phaze.parallel.serving.replicas.model_replica import Replica
+from phaze.parallel.serving.replicas.steady_state import load_seconds
 from phaze.parallel.serving.request_simulation import (
     Engine,
     Requests,
@@ -22,7 +23,6 @@ from phaze.parallel.serving.request_simulation import (
 from phaze.parallel.serving.serving_plan import Policy, Pool, Role, ServingPlan
 from phaze.parallel.serving.serving_requests import Traffic
 from phaze.parallel.serving.serving_space import ServingSpace
-from phaze.parallel.serving.steady_state import load_seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from phaze.arrays import Floats
 from phaze.parallel.serving.bounds.exchange_bounds import ExchangeBound
 from phaze.parallel.serving.bounds.least_passes import exact_passes
 from phaze.parallel.serving.bounds.service_bounds import Most, ServiceBounds, Shape
-from phaze.parallel.serving.disaggregated_pools import decoding_offers, paired, prefilling_offers
-from phaze.parallel.serving.layer_grid import LayerGrid
-from phaze.parallel.serving.model_replica import Replica
-from phaze.parallel.serving.one_pool import offered
-from phaze.parallel.serving.replica_offers import Offers, ServingChoice
+from phaze.parallel.serving.pools.disaggregated_pools import decoding_offers, paired, prefilling_offers
+from phaze.parallel.serving.pools.one_pool import offered
+from phaze.parallel.serving.replicas.layer_grid import LayerGrid
+from phaze.parallel.serving.replicas.model_replica import Replica
+from phaze.parallel.serving.replicas.replica_offers import Offers, ServingChoice
 from phaze.parallel.serving.serving_space import ServingSpace
 from phaze.tolerances import BOUND_ROUNDING
 

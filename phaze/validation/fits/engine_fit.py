@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from phaze.arrays import Floats
 from phaze.cost.fidelity import Fidelity
+from phaze.parallel.serving.replicas.steady_state import Cycle
 from phaze.parallel.serving.serving_engine import EngineFit, Overheads, load_engine
-from phaze.parallel.serving.steady_state import Cycle
 from phaze.validation.sets.serving.engine_runs import (
     RunRow,
     decode_cycle,

@@ -16,7 +16,7 @@ from phaze.errors import InputError
 from phaze.hardware.architecture import Architecture
 from phaze.hardware.cluster_network import Network
 from phaze.parallel.serving import Traffic
-from phaze.parallel.serving.layer_grid import Served
+from phaze.parallel.serving.replicas.layer_grid import Served
 from phaze.validation.measured.measurement_columns import Columns, read_columns
 from phaze.validation.measured.measurement_schemas import OWN_SERVING
 from phaze.validation.sets.serving.engine_runs import replica_on, steady_token_s

@@ -26,10 +26,10 @@ from phaze.inputs.run_inputs import make_service
 from phaze.parallel.serving import Policy, ServingOptions, ServingSpace, Targets, Traffic
 from phaze.parallel.serving.bounds.least_passes import GridSums
 from phaze.parallel.serving.bounds.service_bounds import ServiceBounds
-from phaze.parallel.serving.disaggregated_pools import decode_offers, pairs, prefill_offers
-from phaze.parallel.serving.layer_grid import Served
-from phaze.parallel.serving.one_pool import made_offers
-from phaze.parallel.serving.replica_offers import chosen
+from phaze.parallel.serving.pools.disaggregated_pools import decode_offers, pairs, prefill_offers
+from phaze.parallel.serving.pools.one_pool import made_offers
+from phaze.parallel.serving.replicas.layer_grid import Served
+from phaze.parallel.serving.replicas.replica_offers import chosen
 from phaze.parallel.serving.serving_engine import ServingEngine
 from phaze.parallel.serving.serving_search import serving_plan
 from phaze.workload.expert_load import ExpertLoad

@@ -19,8 +19,8 @@ from phaze.parallel.cluster import Recompute
 from phaze.parallel.parallel_plan import Offload, ParallelPlan, RankOrder, Zero
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.parallel.plan_search.best_first_search import best_plans
-from phaze.parallel.plan_search.branch_cuts import branch_cuts, starts_and_joins
-from phaze.parallel.plan_search.branching_plans import BranchingPlans
+from phaze.parallel.plan_search.branches.branch_cuts import branch_cuts, starts_and_joins
+from phaze.parallel.plan_search.branches.branching_plans import BranchingPlans
 from phaze.parallel.plan_space import PlanSpace
 from phaze.parallel.recount.plan_checker import PlanError, check_plan
 from phaze.parallel.training.kind_times import kind_times

@@ -19,8 +19,8 @@ from phaze.parallel.parallel_plan import BLOCK, EACH, NOTHING, LayerRun, Zero
 from phaze.parallel.pipelines.pipeline_schedule import Schedule
 from phaze.parallel.plan_search.best_first_search import best_plans
 from phaze.parallel.plan_search.fitted_pipelines import MemoryTally, PipelineFits
-from phaze.parallel.plan_search.layer_recompute import LayerRecompute
-from phaze.parallel.plan_search.layer_sharding import LayerSharding, spread_places
+from phaze.parallel.plan_search.layerwise.layer_recompute import LayerRecompute
+from phaze.parallel.plan_search.layerwise.layer_sharding import LayerSharding, spread_places
 from phaze.parallel.plan_space import PlanSpace
 from phaze.parallel.recount.plan_checker import check_plan
 

@@ -10,7 +10,7 @@ from phaze.solvers.layerwise import Axis
 from strategy_cases import estimator, framework
 
 from phaze.parallel.parallel_plan import Zero
-from phaze.parallel.plan_search.layer_widths import LayerWidths, layer_widths
+from phaze.parallel.plan_search.layerwise.layer_widths import LayerWidths, layer_widths
 
 PLENTY = 1e15
 

@@ -12,8 +12,8 @@ from phaze.cost.collectives.collective_times import link_s
 from phaze.errors import InputError
 from phaze.explore.documents.engine_commands import start_commands
 from phaze.explore.documents.serving_document import serve
-from phaze.parallel.serving.chip_costs import only_attention, shared_attention
-from phaze.parallel.serving.model_replica import Chunk, Replica
+from phaze.parallel.serving.replicas.chip_costs import only_attention, shared_attention
+from phaze.parallel.serving.replicas.model_replica import Chunk, Replica
 from phaze.parallel.serving.serving_requests import Targets, Traffic
 from phaze.parallel.serving.serving_search import best_of
 from phaze.parallel.serving.serving_trial import trial

@@ -16,7 +16,7 @@ from phaze.cost.kernels.link_constants import engine_links, with_laws
 from phaze.errors import InputError
 from phaze.hardware.cluster_network import load_network
 from phaze.parallel.serving import ServingOptions, Targets, Traffic
-from phaze.parallel.serving.chip_costs import (
+from phaze.parallel.serving.replicas.chip_costs import (
     Chip,
     Chips,
     Line,
@@ -25,8 +25,8 @@ from phaze.parallel.serving.chip_costs import (
     only_attention,
     without_attention,
 )
-from phaze.parallel.serving.layer_grid import LayerGrid
-from phaze.parallel.serving.model_replica import Chunk, Replica, crowd, even_cuts, replica_memory
+from phaze.parallel.serving.replicas.layer_grid import LayerGrid
+from phaze.parallel.serving.replicas.model_replica import Chunk, Replica, crowd, even_cuts, replica_memory
 from phaze.scheduling.layers import TimedChain
 from phaze.scheduling.passes import SolveLimits
 from phaze.workload.operators.kv_cache import KvCache

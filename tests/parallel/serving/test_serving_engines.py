@@ -10,7 +10,7 @@ from serving_cases import aimed, served, served_mixture, space
 
 from phaze.errors import InputError
 from phaze.parallel.serving import Policy, Traffic
-from phaze.parallel.serving.model_replica import Chunk, Replica
+from phaze.parallel.serving.replicas.model_replica import Chunk, Replica
 from phaze.parallel.serving.serving_engine import NO_ENGINE, Overheads, list_engines, load_engine
 from phaze.parallel.serving.serving_search import best_of
 from phaze.parallel.serving.serving_trial import trial

@@ -12,8 +12,8 @@ from serving_cases import space
 from phaze.cost.fidelity import Fidelity
 from phaze.errors import InfeasibleError
 from phaze.parallel.serving import Traffic, best_of
-from phaze.parallel.serving.layer_grid import LayerGrid
-from phaze.parallel.serving.model_replica import Chunk, Replica
+from phaze.parallel.serving.replicas.layer_grid import LayerGrid
+from phaze.parallel.serving.replicas.model_replica import Chunk, Replica
 from phaze.workload.operators.kv_cache import CacheFormat
 from phaze.workload.operators.low_precision import Recipe
 from phaze.workload.workload import Mode

@@ -16,13 +16,13 @@ from phaze.hardware.architecture import load_architecture
 from phaze.hardware.cluster_network import load_network
 from phaze.parallel.recount.plan_checker import PlanError
 from phaze.parallel.serving import Binding, Policy, ServingOptions, Targets, Traffic, best_serving_plan
-from phaze.parallel.serving.disaggregated_pools import split
 from phaze.parallel.serving.load.prompt_passes import chunks_of
-from phaze.parallel.serving.model_replica import crowd
+from phaze.parallel.serving.pools.disaggregated_pools import split
+from phaze.parallel.serving.replicas.model_replica import crowd
+from phaze.parallel.serving.replicas.steady_state import Cycle, Prefill
 from phaze.parallel.serving.serving_checker import check_serving_plan
 from phaze.parallel.serving.serving_search import best_of
 from phaze.parallel.serving.serving_trial import trial
-from phaze.parallel.serving.steady_state import Cycle, Prefill
 
 TARGETS = [
     Targets(),

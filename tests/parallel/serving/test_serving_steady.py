@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from serving_cases import batches, served, space
 
 from phaze.parallel.serving import Targets, Traffic
-from phaze.parallel.serving.layer_grid import LayerGrid
 from phaze.parallel.serving.load.prompt_passes import chunks_of
-from phaze.parallel.serving.model_replica import Chunk, Replica
-from phaze.parallel.serving.replica_offers import Limits, closed_loop, closed_offers, loaded_offers
+from phaze.parallel.serving.replicas.layer_grid import LayerGrid
+from phaze.parallel.serving.replicas.model_replica import Chunk, Replica
+from phaze.parallel.serving.replicas.replica_offers import Limits, closed_loop, closed_offers, loaded_offers
+from phaze.parallel.serving.replicas.steady_state import Cycle, Prefill, Slots, prompts_together
 from phaze.parallel.serving.request_simulation import Engine, Requests, closed, poisson, simulate
-from phaze.parallel.serving.steady_state import Cycle, Prefill, Slots, prompts_together
 
 TRAFFIC = Traffic(256, 64)
 WAYS = {"prefill first": (256, False), "whole prompts beside decode": (256, True), "chunks": (64, True)}

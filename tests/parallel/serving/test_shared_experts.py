@@ -9,10 +9,10 @@ from serving_cases import aimed, batches, served_mixture, space
 
 from phaze.parallel.serving import Policy
 from phaze.parallel.serving.load.prompt_passes import chunks_of
+from phaze.parallel.serving.replicas.steady_state import Cycle, Prefill
 from phaze.parallel.serving.serving_requests import Traffic
 from phaze.parallel.serving.serving_search import best_of
 from phaze.parallel.serving.serving_trial import trial
-from phaze.parallel.serving.steady_state import Cycle, Prefill
 
 EXPERT_BYTES = 3 * 8 * 3 * 512 * 1024 * 2
 TRAFFIC = Traffic(256, 64)

@@ -6,7 +6,7 @@ import pytest
 from serving_cases import served, served_mixture, space
 
 from phaze.errors import InputError
-from phaze.parallel.serving.model_replica import replica_memory
+from phaze.parallel.serving.replicas.model_replica import replica_memory
 from phaze.parallel.serving.serving_requests import Traffic
 from phaze.parallel.serving.serving_search import best_of
 from phaze.parallel.serving.serving_trial import trial

@@ -7,7 +7,7 @@ from math import ceil
 
 import pytest
 
-from phaze.parallel.serving.disaggregated_pools import split
+from phaze.parallel.serving.pools.disaggregated_pools import split
 from phaze.workload.workload import Mode
 from phaze.workload.workload_loader import load_workload
 

@@ -13,10 +13,10 @@ from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.cluster_network import load_network
 from phaze.hardware.economics.economic_figures import Economics
 from phaze.parallel.serving import Binding, ServingOptions, ServingSpace, Targets, Traffic, best_of
+from phaze.parallel.serving.pools.unlike_pools import CLOCKS, UnlikePools, working_w
 from phaze.parallel.serving.serving_plan import Role
 from phaze.parallel.serving.serving_space import PoolChips
 from phaze.parallel.serving.serving_trial import trial
-from phaze.parallel.serving.unlike_pools import CLOCKS, UnlikePools, working_w
 from phaze.workload.operators.kv_cache import KvCache
 
 

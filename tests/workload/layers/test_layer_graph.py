@@ -11,7 +11,7 @@ from test_layers_found import Fixed, branches, two_stacks
 
 from phaze.hardware.cluster_network import load_network
 from phaze.parallel.cluster import Cluster
-from phaze.parallel.plan_search.graph_instance import placement_instance
+from phaze.parallel.plan_search.branches.graph_instance import placement_instance
 from phaze.scheduling.layers import LayerTimes
 from phaze.workload.graph_workload import GraphWorkload
 from phaze.workload.operators.operator_graph import GraphBuilder, OpKind

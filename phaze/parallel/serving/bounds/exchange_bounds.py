@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from phaze.cost.collectives.collective_times import link_s
-from phaze.parallel.serving.layer_grid import LayerGrid
+from phaze.parallel.serving.replicas.layer_grid import LayerGrid
 from phaze.tolerances import BOUND_ROUNDING
 from phaze.workload.work import Layer
 

@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from phaze.arrays import Floats, Rows
 from phaze.cost.latency_bound import LowerTables, lower_s, memory_lower_s, tensor_lower_s
-from phaze.parallel.serving.chip_costs import Chips, Line, only_attention, without_attention
-from phaze.parallel.serving.layer_grid import LayerGrid
+from phaze.parallel.serving.replicas.chip_costs import Chips, Line, only_attention, without_attention
+from phaze.parallel.serving.replicas.layer_grid import LayerGrid
 from phaze.parallel.serving.serving_engine import NO_OVERHEADS, Overheads
 from phaze.tolerances import BOUND_ROUNDING
 from phaze.workload.work import LayerChain, Pass

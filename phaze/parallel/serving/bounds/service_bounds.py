@@ -16,12 +16,12 @@ import numpy as np
 
 from phaze.arrays import Floats, Rows
 from phaze.parallel.serving.bounds.least_passes import LeastPasses
-from phaze.parallel.serving.chip_costs import doublings
-from phaze.parallel.serving.layer_grid import PROMPTS, LayerGrid
-from phaze.parallel.serving.model_replica import DEVIATIONS
+from phaze.parallel.serving.replicas.chip_costs import doublings
+from phaze.parallel.serving.replicas.layer_grid import PROMPTS, LayerGrid
+from phaze.parallel.serving.replicas.model_replica import DEVIATIONS
+from phaze.parallel.serving.replicas.steady_state import prompts_together
 from phaze.parallel.serving.serving_requests import Traffic
 from phaze.parallel.serving.serving_space import ServingSpace
-from phaze.parallel.serving.steady_state import prompts_together
 from phaze.tolerances import BOUND_ROUNDING, SAME
 from phaze.workload.operators.kv_cache import KvCache
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from phaze.arrays import Flags, Floats
 from phaze.parallel.serving.load.recorded_load import Counts, RecordedLoad
-from phaze.parallel.serving.model_replica import Chunk
+from phaze.parallel.serving.replicas.model_replica import Chunk
 from phaze.parallel.serving.serving_requests import Traffic
 
 KINDS = 6

@@ -28,14 +28,14 @@ from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.cluster_network import Network
 from phaze.hardware.derived_figures import hbm_capacity_bytes
 from phaze.parallel.serving import Policy, ServingOptions, Traffic
-from phaze.parallel.serving.chip_costs import Chip
-from phaze.parallel.serving.layer_grid import LayerGrid, Served
 from phaze.parallel.serving.load.prompt_passes import chunks_of
-from phaze.parallel.serving.model_replica import Replica
-from phaze.parallel.serving.replica_offers import closed_loop
+from phaze.parallel.serving.replicas.chip_costs import Chip
+from phaze.parallel.serving.replicas.layer_grid import LayerGrid, Served
+from phaze.parallel.serving.replicas.model_replica import Replica
+from phaze.parallel.serving.replicas.replica_offers import closed_loop
+from phaze.parallel.serving.replicas.steady_state import Cycle
 from phaze.parallel.serving.serving_engine import NO_ENGINE, PASS_TOKENS, load_engine
 from phaze.parallel.serving.serving_space import whole_prompts
-from phaze.parallel.serving.steady_state import Cycle
 from phaze.validation.measured.measured_cases import Judged
 from phaze.validation.measured.measured_systems import chip_of, system_of
 from phaze.validation.measured.measurement_columns import Columns

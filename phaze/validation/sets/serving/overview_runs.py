@@ -19,11 +19,11 @@ from phaze.cost.fidelity import Fidelity
 from phaze.hardware.cluster_network import load_network
 from phaze.hardware.derived_figures import hbm_capacity_bytes
 from phaze.parallel.serving import ServingOptions, Traffic
-from phaze.parallel.serving.layer_grid import Served
 from phaze.parallel.serving.load.prompt_passes import chunks_of
-from phaze.parallel.serving.replica_offers import held
+from phaze.parallel.serving.replicas.layer_grid import Served
+from phaze.parallel.serving.replicas.replica_offers import held
+from phaze.parallel.serving.replicas.steady_state import Cycle
 from phaze.parallel.serving.serving_engine import NO_ENGINE, load_engine
-from phaze.parallel.serving.steady_state import Cycle
 from phaze.validation.measured.measured_cases import Judged
 from phaze.validation.measured.measured_systems import chip_of, system_of
 from phaze.validation.measured.measurement_columns import Columns

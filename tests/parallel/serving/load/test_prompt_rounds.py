@@ -9,7 +9,7 @@ from serving_cases import served, space
 from phaze.parallel.serving import Traffic
 from phaze.parallel.serving.load.prompt_rounds import PromptRounds, poisson_chances
 from phaze.parallel.serving.load.speculation import Speculation
-from phaze.parallel.serving.replica_offers import loaded_offers
+from phaze.parallel.serving.replicas.replica_offers import loaded_offers
 from phaze.parallel.serving.request_simulation import Engine, poisson, simulate
 
 

@@ -12,10 +12,10 @@ from phaze.errors import InputError
 from phaze.parallel.serving import Traffic, best_of
 from phaze.parallel.serving.load.prompt_passes import PromptPasses, chunks_of, pieces
 from phaze.parallel.serving.load.recorded_load import RecordedLoad, hit_tokens, read_trace
-from phaze.parallel.serving.replica_offers import closed_offers, loaded_offers
+from phaze.parallel.serving.replicas.replica_offers import closed_offers, loaded_offers
+from phaze.parallel.serving.replicas.steady_state import Cycle, load_seconds
 from phaze.parallel.serving.request_simulation import Engine, Requests, poisson, simulate
 from phaze.parallel.serving.serving_trial import replayed, trial
-from phaze.parallel.serving.steady_state import Cycle, load_seconds
 
 COUNT = 1200
 
@@ -122,7 +122,7 @@ def test_pieces_of_any_size_cost_what_they_cost(asked):
     replica, off = asked.replica(1, 1), []
     for tokens, before in ((37, 0), (200, 300), (333, 1200), (700, 0), (700, 900), (1500, 200)):
         chain = asked.served.prefill(tokens, before).chain(1, replica.grid.sharding)
-        from phaze.parallel.serving.chip_costs import only_attention
+        from phaze.parallel.serving.replicas.chip_costs import only_attention
 
         exact = asked.chip.costs(chain, only_attention).seconds.sum()
         off.append(float(replica._piece(0, tokens, before)[0, 0]) / exact - 1)

@@ -13,7 +13,7 @@ from serving_cases import served, space
 from phaze.parallel.serving import Traffic
 from phaze.parallel.serving.load.recorded_load import RecordedLoad
 from phaze.parallel.serving.load.recorded_waits import lindley_s, longer_waits_s, place_waits_s
-from phaze.parallel.serving.replica_offers import loaded_offers
+from phaze.parallel.serving.replicas.replica_offers import loaded_offers
 from phaze.parallel.serving.request_simulation import Engine, Requests, simulate
 
 COUNT = 1500

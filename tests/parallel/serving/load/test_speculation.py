@@ -13,8 +13,8 @@ from serving_cases import DECODER, batches, served, space
 from phaze.errors import InputError
 from phaze.parallel.serving import Traffic, best_of
 from phaze.parallel.serving.load.speculation import Speculation
+from phaze.parallel.serving.replicas.steady_state import Cycle
 from phaze.parallel.serving.request_simulation import Engine, Requests, simulate
-from phaze.parallel.serving.steady_state import Cycle
 
 TRAFFIC = Traffic(256, 64)
 

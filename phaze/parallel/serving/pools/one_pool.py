@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from phaze.parallel.serving.model_replica import Replica
-from phaze.parallel.serving.replica_offers import (
+from phaze.parallel.serving.replicas.model_replica import Replica
+from phaze.parallel.serving.replicas.replica_offers import (
     Offers,
     ServingChoice,
     closed_offers,
@@ -11,9 +11,9 @@ from phaze.parallel.serving.replica_offers import (
     saturated_offers,
     together,
 )
+from phaze.parallel.serving.replicas.steady_state import Cycle
 from phaze.parallel.serving.serving_plan import Policy
 from phaze.parallel.serving.serving_space import ServingSpace
-from phaze.parallel.serving.steady_state import Cycle
 
 
 def offered(space: ServingSpace, replica: Replica, chunk: int | None) -> tuple[Offers, ServingChoice | None]:

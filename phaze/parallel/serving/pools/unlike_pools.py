@@ -19,10 +19,10 @@ from phaze.cost.cost_model import CostModel
 from phaze.cost.pass_energy import full_load_w, static_w
 from phaze.errors import InfeasibleError, Shortfall
 from phaze.hardware.architecture import to_table
-from phaze.parallel.serving.chip_costs import Chip, Chips
-from phaze.parallel.serving.disaggregated_pools import Offered, decode_offers, paired, prefill_offers
-from phaze.parallel.serving.model_replica import Replica
-from phaze.parallel.serving.replica_offers import Offers, ServingChoice
+from phaze.parallel.serving.pools.disaggregated_pools import Offered, decode_offers, paired, prefill_offers
+from phaze.parallel.serving.replicas.chip_costs import Chip, Chips
+from phaze.parallel.serving.replicas.model_replica import Replica
+from phaze.parallel.serving.replicas.replica_offers import Offers, ServingChoice
 from phaze.parallel.serving.serving_plan import Binding, Role
 from phaze.parallel.serving.serving_refusal import refusal
 from phaze.parallel.serving.serving_space import ServingSpace, clock_hz

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from phaze.arrays import Floats
 from phaze.parallel.serving.load.prompt_passes import PromptPasses
 from phaze.parallel.serving.load.recorded_waits import longer_waits_s
-from phaze.parallel.serving.model_replica import Chunk, Memory, Replica, replica_memory
+from phaze.parallel.serving.replicas.model_replica import Chunk, Memory, Replica, replica_memory
 from phaze.parallel.serving.serving_requests import Traffic
 from phaze.tolerances import LAST_DIGITS
 

@@ -12,10 +12,10 @@ from phaze.arrays import Flags, Floats
 from phaze.cost.pass_energy import full_load_w, static_w
 from phaze.parallel.serving.load.prompt_rounds import PromptRounds
 from phaze.parallel.serving.load.recorded_waits import mean_place_wait_s
-from phaze.parallel.serving.model_replica import Memory, Replica, crowd
+from phaze.parallel.serving.replicas.model_replica import Memory, Replica, crowd
+from phaze.parallel.serving.replicas.steady_state import Cycle, Prefill
 from phaze.parallel.serving.serving_plan import Binding, Policy, Role
 from phaze.parallel.serving.serving_requests import Targets
-from phaze.parallel.serving.steady_state import Cycle, Prefill
 from phaze.tolerances import LAST_DIGITS
 
 _BALANCING = 12  # steps after which a batch in a closed loop is known to the last digits

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from phaze.parallel.serving.model_replica import Replica
-from phaze.parallel.serving.replica_offers import (
+from phaze.parallel.serving.replicas.model_replica import Replica
+from phaze.parallel.serving.replicas.replica_offers import (
     Offers,
     PoolChoice,
     ServingChoice,

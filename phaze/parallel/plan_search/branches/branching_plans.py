@@ -20,7 +20,7 @@ from phaze.parallel.parallel_plan import ParallelPlan, changed_plan
 from phaze.parallel.pipelines.pipeline_bounds import pipeline_bound_s
 from phaze.parallel.pipelines.pipeline_schedule import Schedule, refusal
 from phaze.parallel.plan_batches.memory_fit import fits
-from phaze.parallel.plan_search.branch_cuts import LayerCut, branch_cuts, ordered_cut
+from phaze.parallel.plan_search.branches.branch_cuts import LayerCut, branch_cuts, ordered_cut
 from phaze.parallel.plan_search.plan_lower_bounds import rest_key, rest_s
 from phaze.parallel.plan_space import PlanSpace
 from phaze.parallel.training.iteration_estimate import Estimator

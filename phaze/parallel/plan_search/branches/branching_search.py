@@ -8,7 +8,7 @@ from functools import cached_property
 from math import inf
 
 from phaze.parallel.parallel_plan import ParallelPlan, changed_plan
-from phaze.parallel.plan_search.branching_plans import BranchingPlans
+from phaze.parallel.plan_search.branches.branching_plans import BranchingPlans
 from phaze.parallel.plan_search.plan_answer import EvaluatedPlan, PlanAnswer, PlanBreakdown, Slowdown
 from phaze.parallel.plan_space import PlanSpace
 from phaze.parallel.training.iteration_estimate import Estimator

@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 from phaze.arrays import Floats
 from phaze.cost.collectives.collective_times import collective_s, send_s, tier
 from phaze.hardware.cluster_network import Network
-from phaze.parallel.serving.chip_costs import Line
-from phaze.parallel.serving.layer_grid import LayerGrid
 from phaze.parallel.serving.load.recorded_load import RecordedLoad
 from phaze.parallel.serving.load.speculation import Speculation
+from phaze.parallel.serving.replicas.chip_costs import Line
+from phaze.parallel.serving.replicas.layer_grid import LayerGrid
 from phaze.parallel.serving.serving_engine import NO_OVERHEADS, Overheads
 from phaze.parallel.serving.serving_requests import Traffic
 from phaze.tolerances import LAST_DIGITS

@@ -13,7 +13,7 @@ from phaze.arrays import Floats
 from phaze.cost.collectives.collective_times import link_s, link_wire_bytes
 from phaze.cost.pass_energy import Events, dynamic_j
 from phaze.errors import InputError
-from phaze.parallel.serving.chip_costs import (
+from phaze.parallel.serving.replicas.chip_costs import (
     ChainCosts,
     Chip,
     Line,

@@ -23,7 +23,7 @@ from phaze.arrays import Flags, Floats, Integers
 from phaze.parallel.chunk_division import Division
 from phaze.parallel.parallel_plan import NOTHING, LayerRun, ParallelPlan, changed_plan
 from phaze.parallel.plan_search.fitted_pipelines import FittedPipeline
-from phaze.parallel.plan_search.layer_recompute import LayerDevice, LayerRecompute, LayerWays
+from phaze.parallel.plan_search.layerwise.layer_recompute import LayerDevice, LayerRecompute, LayerWays
 from phaze.parallel.training.exchanges.gradient_sync import GradientSyncWork
 from phaze.parallel.training.exchanges.weight_prefetch import Groups
 from phaze.parallel.training.iteration_estimate import Estimator

@@ -1,0 +1,1 @@
+"""Choices of every layer: what recomputes, what replicas divide, and how wide it runs."""
