@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from math import inf
 
+from layer_strategies import LayerWidths, layer_widths
 from report import Report
 from tables import table
 from timing import seconds
@@ -15,7 +16,6 @@ from phaze.explore.request.explore_request import Task
 from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.cluster_network import load_network
 from phaze.hardware.derived_figures import hbm_capacity_bytes
-from phaze.parallel.plan_search.layerwise.layer_widths import LayerWidths, layer_widths
 from phaze.workload.workload_loader import load_workload
 
 Row = dict[str, object]
@@ -83,7 +83,7 @@ _HEAD = """# A strategy for each layer
 
 What it would bring to choose data, tensor, sharding (ZeRO 3) and recompute layer by layer, with samples dealt anew
 where the tensor width changes: the space of Galvatron (arXiv 2211.13878) on one pipeline stage, exact by dynamic
-programming over layers (`phaze.parallel.plan_search.layerwise.layer_widths`). Uniform: the best strategy that all
+programming over layers (`benchmarks/layer_strategies.py`). Uniform: the best strategy that all
 layers have. One width: sharding and recompute by layer, as `dse plan --plans layers` chooses them. By layer: widths,
 too. All three by one formula, a sum over layers of the plan model's passes, exchanges and bytes, under software that
 hides what it can. `d4-t4`: four replicas of four devices each; `s`: replicas divide weights; `r`: recompute.

@@ -6,11 +6,11 @@ from itertools import product
 
 import numpy as np
 import pytest
+from layer_strategies import LayerWidths, layer_widths
 from phaze.solvers.layerwise import Axis
 from strategy_cases import estimator, framework
 
 from phaze.parallel.parallel_plan import Zero
-from phaze.parallel.plan_search.layerwise.layer_widths import LayerWidths, layer_widths
 
 PLENTY = 1e15
 

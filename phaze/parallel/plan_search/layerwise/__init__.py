@@ -1,1 +1,1 @@
-"""Choices of every layer: what recomputes, what replicas divide, and how wide it runs."""
+"""Choices of every layer: what of it recomputes, and what replicas divide."""

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from phaze.solvers.layerwise import Axis, LayerProblem, LayerResult, LayerStrategy, choose_layers
 
 from phaze.arrays import Flags, Floats
 from phaze.cost.collectives.collective_times import fastest_s
 from phaze.parallel.cluster import Recompute
 from phaze.parallel.parallel_plan import ParallelPlan, Zero
 from phaze.parallel.training.iteration_estimate import Estimator
-from phaze.solvers.layerwise import Axis, LayerProblem, LayerResult, LayerStrategy, choose_layers
 from phaze.workload.parallel_degrees import Sharding
 from phaze.workload.work import Collective
 
