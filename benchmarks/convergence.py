@@ -103,7 +103,7 @@ def _answer(request: ExploreRequest) -> list[Row]:
 def _chips(request: ExploreRequest, answer: Answer) -> list[Row]:
     """Hand-made chips at the highest clock in the budget, and the published plan on the winner, where there is one."""
     builder = DesignBuilder(request.task, request.budgets.tdp_margin)
-    plan = [*plan_beside(request, answer.document.best)][-1:]
+    plan = [*plan_beside(request, answer.document.best.architecture)][-1:]
     *_, chips = chips_beside(request, builder, CHIPS)
     return [
         {
