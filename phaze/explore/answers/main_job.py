@@ -225,7 +225,8 @@ def _of_robust(request: ExploreRequest) -> Iterator[str]:
 
 __all__ = ["Answer", "evaluate", "evaluate_document", "explore"]
 
-ROBUST_S = 15.0  # least time to look for near-optimal designs, beyond the time limit if need be
+ROBUST_S = 15.0  # time to look for near-optimal designs beyond the time limit, or as long as it is again
+SCENARIO_SHARE = 2.0  # of the time limit, at least, for near-optimal designs and scenarios: 100 s for GPT-3
 
 
 def explore(
@@ -269,10 +270,17 @@ def _robustness(
     from phaze.explore.answers.network_exploration import within_network
     from phaze.explore.robustness.robust_answer import judge_robustness
 
-    clock = ClockShare(max(timer.left(), ROBUST_S), whole=timer)
+    left, limit = timer.left(), request.time_limit_s
+    clock = ClockShare(max(left, min(ROBUST_S, limit)), whole=timer)
+    scenarios = ClockShare(max(left, SCENARIO_SHARE * limit), whole=timer)
     try:
-        best = document.certificate.objective_value
-        return judge_robustness(within_network(request, document), best, clock=clock, progress=report)
+        return judge_robustness(
+            within_network(request, document),
+            document.certificate.objective_value,
+            clock=clock,
+            enough=lambda _: scenarios.over,
+            progress=report,
+        )
     except OutOfTimeError:
         return None  # the answer stands without it
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from phaze.arrays import Floats
+from phaze.arrays import Floats, Rows
 from phaze.errors import InputError
 from phaze.explore.evaluation.parameter_scaling import CHIP, NETWORK
 from phaze.hardware.architecture_table import ArchitectureTable
@@ -102,6 +102,11 @@ class Scenarios:
     def of(self, group: str) -> dict[str, Floats]:
         """Factors of one group by name."""
         return {name: values for (part, name), values in self.factors.items() if part == group}
+
+    def only(self, kept: Rows) -> Scenarios:
+        """Some of them, by their numbers."""
+        factors = {name: values[kept] for name, values in self.factors.items()}
+        return Scenarios(self.uncertainty, factors, self.network_of[kept])
 
     def power_w(self, table: ArchitectureTable, margin: float) -> Floats:
         """TDP of every architecture in every scenario, (N, A) W, times `margin`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -72,12 +73,14 @@ def judge_robustness(
     scenarios: int = SCENARIOS,
     uncertainty: Uncertainty | None = None,
     clock: Clock | None = None,
+    enough: Callable[[int], bool] = lambda _: False,
     progress: Progress | None = None,
 ) -> Robustness:
     """How far the answer to `request` holds, whose best objective is `best_value` (1 / W where TDP is minimised).
 
     Compares at most `designs` of those within `slack` of the best, alike ones once, in so many scenarios. The time
-    limit holds for finding them. Raises OutOfTimeError where none is found in time.
+    limit holds for finding them, `enough` ends scenarios once so many are known. Raises OutOfTimeError where no
+    design is found in time.
     """
     timer, report = clock or Clock(request.time_limit_s), progress or SilentProgress()
     candidates = Candidates(request.space, request.budgets)
@@ -89,8 +92,8 @@ def judge_robustness(
     drawn = draw_scenarios(
         load_uncertainty() if uncertainty is None else uncertainty, scenarios, request.seed
     )
-    throughput = scenario_throughput(request.task, compared, drawn, report)
-    return Judgement(request, candidates, near, compared, drawn, throughput).document(slack)
+    known, throughput = scenario_throughput(request.task, compared, drawn, report, enough)
+    return Judgement(request, candidates, near, compared, drawn.only(known), throughput).document(slack)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -57,15 +58,26 @@ def distinct_designs(candidates: Candidates, near: NearOptimal, most: int) -> Co
 
 
 def scenario_throughput(
-    task: Task, compared: ComparedDesigns, scenarios: Scenarios, progress: Progress
-) -> Floats:
-    """Samples per second in every scenario, (N, M), over the configs that come near the best without it."""
+    task: Task,
+    compared: ComparedDesigns,
+    scenarios: Scenarios,
+    progress: Progress,
+    enough: Callable[[int], bool] = lambda _: False,
+) -> tuple[Rows, Floats]:
+    """Samples per second in every scenario, (N, M), over the configs that come near the best without it.
+
+    With the scenarios themselves, (N,) numbers: before each network `enough` is asked of how many are known, which
+    it is never of none; those of other networks are left out.
+    """
     effort = SolveLimits(Clock(_PATIENCE_S).left, FEW_STATES)
     table, batch = compared.block.table, task.cluster.global_batch
     nominal = Evaluator(task, table)
     configs = shortlist(nominal, np.arange(len(table)), batch / compared.throughput, SETTINGS_WITHIN)
     found = np.empty((scenarios.count, len(table)))
+    known = np.zeros(scenarios.count, dtype=bool)
     for network in np.unique(scenarios.network_of):
+        if known.any() and enough(int(known.sum())):
+            break
         here = np.flatnonzero(scenarios.network_of == network)
         progress.update(
             "scenarios", int(network), int(scenarios.network_of.max()) + 1, f"{len(table)} designs"
@@ -74,7 +86,8 @@ def scenario_throughput(
         first = len(table) * np.arange(len(here))[:, None]
         rows = {config: (first + at).ravel() for config, at in configs.items()}
         found[here] = (batch / fastest_s(variants, rows, effort)).reshape(len(here), -1)
-    return found
+        known[here] = True
+    return np.flatnonzero(known), found[known]
 
 
 def _evaluator(nominal: Evaluator, scenarios: Scenarios, here: Rows) -> Evaluator:

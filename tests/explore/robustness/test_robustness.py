@@ -134,7 +134,8 @@ def test_scenarios_are_what_the_perturbed_hardware_does(request_, everything, be
     candidates, found = near(request_, 0.6 * best)
     compared = distinct_designs(candidates, found, 4)
     scenarios = draw_scenarios(load_uncertainty(), 3, seed=7)
-    values = scenario_throughput(request_.task, compared, scenarios, SilentProgress())
+    known, values = scenario_throughput(request_.task, compared, scenarios, SilentProgress())
+    assert known.tolist() == [0, 1, 2]
     for n in range(scenarios.count):
         count = len(compared.block)
         chip = {name: np.full(count, f[n]) for name, f in scenarios.of("chip").items()}
@@ -148,6 +149,25 @@ def test_scenarios_are_what_the_perturbed_hardware_does(request_, everything, be
         expected = request_.task.cluster.global_batch / exact.upper_s
         assert (values[n] <= expected * (1 + 1e-9)).all()
         np.testing.assert_allclose(values[n], expected, rtol=0.02)
+
+
+def test_scenarios_that_are_enough_are_those_of_the_first_networks(request_, best):
+    """What is known when time ends is what the whole answer says of these scenarios."""
+    compared = distinct_designs(*near(request_, 0.6 * best), 2)
+    scenarios, asked = draw_scenarios(load_uncertainty(), 12, seed=7), []
+
+    def enough(known):
+        asked.append(known)
+        return known >= 3
+
+    known, values = scenario_throughput(request_.task, compared, scenarios, SilentProgress(), enough)
+    _, all_values = scenario_throughput(request_.task, compared, scenarios, SilentProgress())
+    assert asked == [2, 4]
+    assert known.tolist() == [0, 1, 8, 9]
+    np.testing.assert_array_equal(values, all_values[known])
+    answer = judge_robustness(request_, best, slack=0.4, designs=2, scenarios=12, enough=lambda n: n >= 3)
+    assert answer.scenarios == 4
+    assert answer.designs[0].least_value <= values[:, 0].max()
 
 
 def test_scenarios_cover_every_range_evenly():
