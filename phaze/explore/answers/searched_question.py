@@ -19,6 +19,7 @@ from phaze.explore.request.design_metrics import Metric, metric
 from phaze.explore.request.explore_request import ExploreRequest, Task, axes_of
 from phaze.hardware.architecture import Architecture, to_table
 from phaze.hardware.economics.package_price import price_usd
+from phaze.hardware.spaces.clock_steps import CLOCK
 
 
 def search_axes(request: ExploreRequest) -> SearchAxes:
@@ -99,6 +100,7 @@ def question_scope(
             for name, optimum in zip(names, own, strict=True)
             if optimum.gap > 0
         ]
+    told += _clock_scope(request)
     if request.lean:
         return [*told, "memory is the least of any plan, which need not be the fastest"]
     if request.budgets.drawn_limit_w is not None:
@@ -108,3 +110,13 @@ def question_scope(
         if rule is None:
             told.append("energy, memory, cost and carbon are those of the fastest plan of each point")
     return told
+
+
+def _clock_scope(request: ExploreRequest) -> list[str]:
+    """That all designs have one clock, where a lower one, and its voltage, would leave power for more cores."""
+    space, budgets = request.space, request.budgets
+    varied = CLOCK in space.fields_varied or any(override.field == CLOCK for override in space.overrides)
+    if varied or budgets.dvfs or budgets.power_w is None or budgets.drawn_limit_w is not None:
+        return []
+    clock = float(space.base.value(CLOCK) or 0.0)
+    return [f"every design at one clock, {clock / 1e9:g} GHz (the space `dvfs` varies it, and its voltage)"]
