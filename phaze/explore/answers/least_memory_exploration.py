@@ -17,7 +17,8 @@ from phaze.explore.answers.answer_parts import Answer, Proof, Shown
 from phaze.explore.answers.certificate_counts import PointCounts
 from phaze.explore.answers.chip_comparison import comparisons
 from phaze.explore.answers.evaluated_designs import EvaluatedDesigns
-from phaze.explore.answers.exploration import Beside, Exploration, out_of_time
+from phaze.explore.answers.exploration import Beside, Exploration
+from phaze.explore.answers.exploration_search import out_of_time
 from phaze.explore.certified.search_state import Outcome, Point
 from phaze.explore.documents.result_document import Design, ResultDocument
 from phaze.explore.evaluation.design_builder import DesignBuilder

@@ -19,7 +19,8 @@ from phaze.arrays import Floats
 from phaze.errors import InfeasibleError, OutOfTimeError
 from phaze.explore.answers.answer_parts import Answer
 from phaze.explore.answers.certificate_counts import PointCounts, certificate
-from phaze.explore.answers.exploration import Exploration, out_of_time
+from phaze.explore.answers.exploration import Exploration
+from phaze.explore.answers.exploration_search import out_of_time
 from phaze.explore.certified.search_state import Outcome
 from phaze.explore.documents.network_report import NetworkChoice, NetworkReport
 from phaze.explore.documents.result_document import Design, ResultDocument

@@ -13,7 +13,8 @@ import numpy as np
 from phaze.errors import InfeasibleError, OutOfTimeError
 from phaze.explore.answers.answer_parts import Shown
 from phaze.explore.answers.evaluated_designs import EvaluatedDesigns
-from phaze.explore.answers.exploration import Beside, Exploration, out_of_time
+from phaze.explore.answers.exploration import Beside, Exploration
+from phaze.explore.answers.exploration_search import out_of_time
 from phaze.explore.answers.searched_question import question_scope
 from phaze.explore.certified.certified_search import CertifiedSearch
 from phaze.explore.certified.common_points import CommonPoints

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -45,6 +45,24 @@ class PointBounds:
         """Take over what is known of the architectures at some positions."""
         self.lower_s[at], self.upper_s[at] = others.lower_s, others.upper_s
         self.judged_s[at] = others.judged_s
+
+
+@dataclass(frozen=True)
+class _HopefulPoints:
+    """Points of a config at positions `at` of those asked for, with (lower, upper) times of their layers.
+
+    `bound_s` (A,): at most their iteration time.
+    """
+
+    at: Rows
+    points: CostedPoints
+    times: tuple[LayerTimes, LayerTimes]
+    bound_s: Floats
+
+    def take(self, some: Rows) -> _HopefulPoints:
+        """Some of them."""
+        times = self.times[0].take(some), self.times[1].take(some)
+        return _HopefulPoints(self.at[some], self.points.take(some), times, self.bound_s[some])
 
 
 PROBED = 128  # architectures whose times are looked at
@@ -241,32 +259,42 @@ class Evaluator(CostedTask):
         between; where all time is, points keep the lower bound that is known until then.
         """
         bounds = PointBounds.none(len(rows))
-        at, points, times = self._roughly(config, rows, give_up_s, patience.ends)
-        if len(at):
-            alive = self._tightened(points, times, give_up_s[at], patience.tightens)
-            at, points = at[alive], points.take(alive)
-            left = times[0].take(alive), times[1].take(alive)
-            bounds.put(at, self._place(points, left, give_up_s[at], patience.ends))
+        hopeful = self._roughly(config, rows, give_up_s, patience.ends)
+        if len(hopeful.at):
+            limit_s = give_up_s[hopeful.at]
+            alive = self._tightened(hopeful.points, hopeful.times, limit_s, patience.tightens)
+            left = hopeful.take(alive)
+            try:
+                patience.ends.look()
+                found = self._place(left.points, left.times, limit_s[alive], patience.ends)
+            except LimitsOver:
+                found = PointBounds(left.bound_s, np.full(len(alive), np.inf), left.bound_s)
+            bounds.put(left.at, found)
         return bounds
 
     def hopeful(self, config: TrainingConfig, rows: Rows, give_up_s: Floats) -> NDArray[np.bool_]:
         """Whether a point may get below `give_up_s`, (A,), by bounds that schedule layers roughly at most."""
         hopeful = np.zeros(len(rows), dtype=np.bool_)
-        hopeful[self._roughly(config, rows, give_up_s)[0]] = True
+        hopeful[self._roughly(config, rows, give_up_s).at] = True
         return hopeful
 
     def _roughly(
         self, config: TrainingConfig, rows: Rows, give_up_s: Floats, limits: SolveLimits = ENDLESS.ends
-    ) -> tuple[Rows, CostedPoints, tuple[LayerTimes, LayerTimes]]:
-        """Positions within `rows` of hopeful points, these points, and (lower, upper) times of their layers."""
+    ) -> _HopefulPoints:
+        """Points that may get below `give_up_s`, (A,); what comes after the limits rules out none."""
         at = np.flatnonzero(self.takes(config)[rows] & self._holds(config)[rows])
         points, path = self.points(config, rows[at]), self.timed(config).path_bounds(rows[at])
         bound_s = self._bounded(config, points.rows, points.times(path), give_up_s[at], limits)
         left = np.flatnonzero(bound_s < give_up_s[at])
         at, points = at[left], points.take(left)
-        lower, upper = self.timed(config).rough(points.rows, path.take(left), limits)
-        left = np.flatnonzero(self._bound_s(points, lower, limits) < give_up_s[at])
-        return at[left], points.take(left), (lower.take(left), upper.take(left))
+        times = self.timed(config).rough(points.rows, path.take(left), limits)
+        hopeful = _HopefulPoints(at, points, times, bound_s[left])
+        if limits.over:
+            return hopeful
+        hopeful = replace(
+            hopeful, bound_s=np.maximum(hopeful.bound_s, self._bound_s(points, times[0], limits))
+        )
+        return hopeful.take(np.flatnonzero(hopeful.bound_s < give_up_s[at]))
 
     def _tightened(
         self,
@@ -287,7 +315,7 @@ class Evaluator(CostedTask):
                 done += timed.tighten(which, points.rows, times, alive, limits)
             except LimitsOver:
                 break
-            if done >= len(alive):
+            if done >= len(alive) and not limits.over:
                 bound_s = self._bound_s(points.take(alive), times[0].take(alive))
                 alive, done = alive[bound_s < give_up_s[alive]], 0
         return alive
@@ -342,15 +370,9 @@ class Evaluator(CostedTask):
         give_up_s: Floats,
         limits: SolveLimits = ENDLESS.ends,
     ) -> PointBounds:
-        """Bounds on the iteration time from (lower, upper) layer times; beyond the limits of all plans at once."""
+        """Bounds on the iteration time from (lower, upper) layer times. Raises LimitsOver."""
         given, shape = (times, give_up_s), (3, len(points))
-        try:
-            found = self._recalled(
-                "place", points, given, shape, lambda: self._placed(points, *given, limits)
-            )
-        except LimitsOver:
-            bound_s = self._bound_s(points, times[0], limits)
-            return PointBounds(bound_s, np.full(len(points), np.inf), bound_s)
+        found = self._recalled("place", points, given, shape, lambda: self._placed(points, *given, limits))
         return PointBounds(*found)
 
     def _recalled(

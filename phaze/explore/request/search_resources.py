@@ -104,9 +104,17 @@ _ARRIVE_S = 0.1
 """That results which are there may take to arrive, whatever the time."""
 
 
+GIVE_WAY_S = 8.0
+"""Processor time after which a copy that gives way does: what is done by then fills a processor that others leave."""
+_GIVEN_WAY = 10
+"""By how much it is nicer then: of a processor that it shares with another process it has a tenth."""
+
+
 @contextmanager
 def run_in_fork(
-    work: Callable[[], Iterable[T]], left_s: Callable[[], float] = lambda: float("inf")
+    work: Callable[[], Iterable[T]],
+    left_s: Callable[[], float] = lambda: float("inf"),
+    give_way_s: float = 0.0,
 ) -> Iterator[Callable[[], T | None]]:
     """Start some work on a copy of this process, whose results, which can be pickled, are each better than the last.
 
@@ -114,6 +122,8 @@ def run_in_fork(
     processes cannot be copied, or the copy fails, the work is done when its result is asked for: so the answer is the
     same, errors are raised here, but a step that has begun is not cut short. Ctrl-C is left to this process. At the
     end the copy ends as well, whether anybody has asked or not.
+
+    `give_way_s`: processor time of the copy after which all other processes come first; 0: it has its share for good.
     """
     from multiprocessing import get_all_start_methods, get_context
 
@@ -122,7 +132,7 @@ def run_in_fork(
         return
     context = get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
-    copy = context.Process(target=_send, args=(work, sender), daemon=True)
+    copy = context.Process(target=_send, args=(work, sender, give_way_s), daemon=True)
     copy.start()
     sender.close()
 
@@ -153,10 +163,12 @@ def end_with_parent() -> None:
         Thread(target=watch, args=(parent.sentinel,), daemon=True).start()
 
 
-def _send(work: Callable[[], Iterable[T]], sender: Connection) -> None:
+def _send(work: Callable[[], Iterable[T]], sender: Connection, give_way_s: float) -> None:
     """Send each result, and that there is no other; not that where the work fails."""
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGPROF, lambda *_: os.nice(_GIVEN_WAY))
+    signal.setitimer(signal.ITIMER_PROF, give_way_s)
     with suppress(Exception):
         for result in work():
             sender.send((result,))

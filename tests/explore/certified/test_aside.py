@@ -71,3 +71,18 @@ def test_reports_have_what_a_clock_has_left_and_a_small_share_more():
     early = ReportingClock(Clock(600.0))
     early.clock.interrupt()
     assert 0.0 < early.left() <= 1.0
+
+
+@copies
+@pytest.mark.parametrize(("give_way_s", "gives_way"), [(0.02, True), (0.0, False)])
+def test_a_copy_that_gives_way_lets_others_go_first_once_it_has_worked_so_long(give_way_s, gives_way):
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+
+    def nicer() -> bool:
+        while os.getpriority(os.PRIO_PROCESS, 0) == before and time.process_time() < 5.0 * give_way_s + 0.2:
+            pass
+        return os.getpriority(os.PRIO_PROCESS, 0) > before
+
+    with run_in_fork(lambda: iter([nicer()]), give_way_s=give_way_s) as result:
+        assert result() is gives_way
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before

@@ -18,6 +18,7 @@ from phaze.explore.certified.search_pieces import SearchContext
 from phaze.explore.certified.search_state import PointPool, Relevance
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluator import Evaluator
+from phaze.explore.evaluation.task_costs import CostedPoints
 from phaze.explore.frontier.search_axes import SearchAxes
 from phaze.explore.request.design_metrics import metric
 from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
@@ -93,6 +94,26 @@ def test_bounding_that_is_ended_anywhere_is_looser_and_claims_nothing(task, smal
             np.testing.assert_array_equal(found.upper_s, expected.upper_s)
         if looks == 0:
             assert not met.any()
+
+
+@pytest.mark.parametrize("looks", [0, 1, 2, 4, 8, 16, 32, 64])
+def test_bounding_that_is_ended_begins_nothing_more_than_its_first_bound(
+    task, small_space, looks, monkeypatch
+):
+    evaluator = Evaluator(task, Candidates(small_space, Budgets(power_w=300.0)).survey())
+    limits, rows, late = Looks(looks), np.arange(len(evaluator.table)), []
+    times = CostedPoints.times
+
+    def counting(self, layers):
+        if limits.count > looks:
+            late.append(layers)
+        return times(self, layers)
+
+    monkeypatch.setattr(CostedPoints, "times", counting)
+    never, patience = np.full(len(rows), np.inf), Patience(limits.limits, limits.limits)
+    found = evaluator.bounds(evaluator.configs[0], rows, never, patience)
+    assert len(late) <= 1
+    assert (found.lower_s > 0).all()
 
 
 def test_a_hurried_partner_tells_the_first_points_and_with_time_all(task, small_space, monkeypatch):

@@ -12,7 +12,7 @@ from multiprocessing import active_children, get_all_start_methods
 import numpy as np
 import pytest
 
-from phaze.explore.answers import exploration
+from phaze.explore.answers import exploration, exploration_search
 from phaze.explore.answers.main_job import explore
 from phaze.explore.certified import certified_search
 from phaze.explore.certified.dealt_configs import AheadPiece, ConfigsPiece, DealtConfigs, dealt
@@ -41,8 +41,8 @@ def request_(tiny, network, small_space):
 @pytest.fixture
 def asked(monkeypatch):
     """A partner whatever the space; counts what it is asked for."""
-    monkeypatch.setattr(exploration, "WORTH_PARTNER", 0)
-    monkeypatch.setattr(exploration, "may_work_beside", lambda: True)
+    monkeypatch.setattr(exploration_search, "WORTH_PARTNER", 0)
+    monkeypatch.setattr(exploration_search, "may_work_beside", lambda: True)
     # Blocks so small that there are several waves.
     options = certified_search.CertifiedSearch.__init__.__kwdefaults__
     monkeypatch.setattr(certified_search.CertifiedSearch.__init__, "__kwdefaults__", {**options, "block": 24})
@@ -64,7 +64,7 @@ def told(answer):
 
 def alone(request_, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(exploration, "may_work_beside", lambda: False)
+        patch.setattr(exploration_search, "may_work_beside", lambda: False)
         return told(explore(request_))
 
 
@@ -91,7 +91,7 @@ def test_what_plans_there_are_is_known_before_the_copy_is_made(request_, asked, 
         return partner_process(do, clock)
 
     monkeypatch.setattr(PlanTable, "of", counted)
-    monkeypatch.setattr(exploration, "partner_process", copied)
+    monkeypatch.setattr(exploration_search, "partner_process", copied)
     explore(request_)
     assert len(laid_out) == len(set(map(id, laid_out)))
 
@@ -127,7 +127,7 @@ def test_batches_whose_turn_never_came_change_no_answer(request_, asked, monkeyp
         return outcome
 
     monkeypatch.setattr(exploration.Exploration, "search", asked_for_more)
-    monkeypatch.setattr(exploration, "dealt", lambda configs: dealt(configs) ^ side)
+    monkeypatch.setattr(exploration_search, "dealt", lambda configs: dealt(configs) ^ side)
     assert told(explore(request_)) == expected
     assert asked["ToldPiece"] == 1
 
