@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib.metadata import version
@@ -88,7 +88,9 @@ class Dask(AbstractContextManager["Dask"]):
 
     def _result(self, future: Any) -> Any:  # noqa: ANN401 - Dask has no types
         while not self._stop():
-            with suppress(TimeoutError) if not future.done() else nullcontext():
+            if future.status == "error":  # a piece may end in a TimeoutError of its own
+                return future.result()
+            with suppress(TimeoutError):
                 return future.result(timeout=LOOK_S)
         raise LimitsOver
 
