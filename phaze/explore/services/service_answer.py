@@ -115,7 +115,7 @@ def _next(service: Service, request: ServiceRequest) -> NextService:
 
 
 def _certificate(search: ServiceSearch, outcome: ServiceOutcome) -> Certificate:
-    size = search.candidates.size
+    size = search.costs.candidates.size
     counts = PointCounts(
         size,
         size - outcome.in_budget,

@@ -9,7 +9,7 @@ worked out exactly, way by way (replica shape and policy; every batch of it at o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,14 +17,12 @@ from functools import cached_property
 import numpy as np
 
 from phaze.arrays import Floats, Rows
-from phaze.cost.cost_model import CostModel
-from phaze.cost.hardware_factors import Factors
-from phaze.cost.latency_bound import LowerTables
-from phaze.cost.pass_energy import Events, dynamic_j, product_events
+from phaze.cost.pass_energy import Events, dynamic_j
 from phaze.errors import InfeasibleError
-from phaze.explore.evaluation.design_candidates import Block, Candidates
+from phaze.explore.evaluation.design_candidates import Block
 from phaze.explore.request.search_progress import Clock, Progress
 from phaze.explore.services.exact_services import ExactServices, Service
+from phaze.explore.services.service_costs import BOUNDS, MEMORY, SINGLE, PassBound, ServiceCosts
 from phaze.explore.services.service_request import ServiceObjective, ServiceRequest, Worth
 from phaze.hardware.derived_figures import (
     hbm_bandwidth_bytes_per_s,
@@ -32,9 +30,8 @@ from phaze.hardware.derived_figures import (
     narrow_speed,
     sustained_flops_per_s,
 )
-from phaze.parallel.serving.bounds.least_passes import GridSums, LeastPasses
+from phaze.parallel.serving.bounds.least_passes import LeastPasses
 from phaze.parallel.serving.bounds.service_bounds import ServiceBounds, Way
-from phaze.parallel.serving.replicas.chip_costs import Chips, without_attention
 from phaze.parallel.serving.serving_search import best_of
 from phaze.scheduling.effort import LimitsOver, SolveLimits
 from phaze.tolerances import BOUND_ROUNDING
@@ -45,25 +42,6 @@ _EXACT = 32  # of these, whose passes are scheduled
 _SAMPLE = 1 << 12  # spread over the space, to begin with, where there are few ways to serve
 _LEAST_SAMPLE = 1 << 8
 _SAMPLED_BOUNDS = 1 << 18  # of a way on an architecture, about, before anything is worked out exactly
-
-
-@dataclass(frozen=True)
-class _Bound:
-    """A bound of passes: its name, whether it is that of all depths at once, and what it tells architectures by.
-
-    `tells`: numbers of what it knows of hardware, (A,); None: of all of it.
-    """
-
-    name: str
-    passes: Callable[[GridSums, Chips, LowerTables, Rows], LeastPasses]
-    coarse: bool
-    tells: Callable[[Factors], Rows | None]
-
-
-_MEMORY = _Bound("memories", GridSums.coarsest, True, lambda of: of.memory_of)
-_COMBINED = _Bound("combinations", GridSums.coarse, True, lambda of: of.tensor_pairs[1])
-_SINGLE = _Bound("passes", GridSums.cheap, False, lambda of: None)
-_BOUNDS = _MEMORY, _COMBINED, _SINGLE
 
 
 @dataclass(frozen=True)
@@ -103,14 +81,14 @@ class ServiceSearch:
     _exact: set[int] = field(default_factory=set)
 
     @cached_property
-    def candidates(self) -> Candidates:
-        """The architectures of the space within budgets."""
-        return Candidates(self.request.space, self.request.budgets)
+    def costs(self) -> ServiceCosts:
+        """What bounds and exact plans are made of."""
+        return ServiceCosts(self.request)
 
-    @cached_property
+    @property
     def block(self) -> Block:
-        """All of them. Raises InfeasibleError where there is none."""
-        return self.candidates.all()
+        """All architectures within budgets. Raises InfeasibleError where there is none."""
+        return self.costs.block
 
     @cached_property
     def worth(self) -> Worth:
@@ -161,23 +139,10 @@ class ServiceSearch:
     # -- the bounds ----------------------------------------------------------------------------------------
 
     @cached_property
-    def _sums(self) -> tuple[GridSums, ...]:
-        return tuple(map(GridSums, self.request.plans.grids))
-
-    @cached_property
-    def _chips(self) -> Chips:
-        plans = self.request.plans
-        return Chips(CostModel(self.block.table, plans.links, plans.options.rung), self.block.table)
-
-    @cached_property
     def _products(self) -> Events:
         """Products of all tokens of a request, attention and logits aside; no chip does less."""
-        load, grid = self.request.plans.traffic, self.request.plans.grids[0]
-        found, chain = Events(), grid.token_chains[0]
-        for at, layer in enumerate(chain.index):
-            if not grid.samples[at]:
-                found = found + product_events(without_attention(chain.layers[layer].forward))
-        return found * float(grid.width * (load.fresh_tokens + load.later_tokens))
+        load = self.request.plans.traffic
+        return self.costs.token_products * float(load.fresh_tokens + load.later_tokens)
 
     @cached_property
     def _product_j(self) -> Floats:
@@ -212,10 +177,10 @@ class ServiceSearch:
         """All ways: those of every grid with one pool, and those with two pools."""
         none = np.zeros(0, dtype=np.intp)
         least = tuple(
-            of.coarsest(self._chips, tables, none)
-            for of, tables in zip(self._sums, self._tables, strict=True)
+            of.coarsest(self.costs.chips, tables, none)
+            for of, tables in zip(self.costs.sums, self.costs.tables, strict=True)
         )
-        every = ServiceBounds(self.request.plans, least, self._room(none))
+        every = ServiceBounds(self.request.plans, least, self.costs.room(none))
         ways, found = list(every.ways()), list[_Group]()
         for at, grid in enumerate(self.request.plans.grids):
             mine = [way for way in ways if way.second is None and way.first.of(grid)]
@@ -225,27 +190,15 @@ class ServiceSearch:
 
     @property
     def _every(self) -> tuple[int, ...]:
-        return tuple(range(len(self._sums)))
+        return tuple(range(len(self.costs.sums)))
 
     @cached_property
     def _ways(self) -> list[Way]:
         return [way for group in self._groups for way in group.ways]
 
-    @cached_property
-    def _tables(self) -> list[LowerTables]:
-        return [of.sums.tables(self._chips) for of in self._sums]
-
-    def _least(self, bound: _Bound, grids: tuple[int, ...], rows: Rows) -> tuple[LeastPasses, ...]:
+    def _least(self, bound: PassBound, grids: Sequence[int], rows: Rows) -> tuple[LeastPasses, ...]:
         """What passes of some grids take at least on some architectures. LimitsOver once time is over."""
-        found = []
-        for at in grids:
-            self._limits.look()
-            found.append(bound.passes(self._sums[at], self._chips, self._tables[at], rows))
-        return tuple(found)
-
-    def _room(self, rows: Rows) -> Floats:
-        room = hbm_capacity_bytes(self.block.table.take(rows))
-        return room * self.request.plans.options.memory_share
+        return self.costs.least(bound, grids, rows, self._limits)
 
     def _way_hopes(self, bounds: ServiceBounds, rows: Rows, groups: list[_Group]) -> Floats:
         """Worth of every way of some groups at most, (ways, A); of others nothing. LimitsOver once time is over."""
@@ -261,23 +214,12 @@ class ServiceSearch:
             start += len(group.ways)
         return found
 
-    def _alike(self, bound: _Bound, rows: Rows) -> tuple[Rows, Rows]:
-        """Architectures that stand for all that a bound does not tell from them, and which one for each."""
-        which = bound.tells(self._chips.model.factors)
-        if which is None:
-            return rows, np.arange(len(rows))
-        _, room = np.unique(self._room(rows), return_inverse=True)
-        _, first, of = np.unique(
-            which[rows] * (room.max(initial=0) + 1) + room, return_index=True, return_inverse=True
-        )
-        return rows[first], of
-
-    def _bounded(self, bound: _Bound, rows: Rows, hopes: Floats) -> tuple[Rows, Floats]:
+    def _bounded(self, bound: PassBound, rows: Rows, hopes: Floats) -> tuple[Rows, Floats]:
         """Architectures that may be better by a bound, and what they are worth at most by group of ways, (G, A).
 
         `hopes` (G, A): of before, which hold where time is over; ways that are no better are not looked at.
         """
-        found, (first, of) = np.zeros(hopes.shape), self._alike(bound, rows)
+        found, (first, of) = np.zeros(hopes.shape), self.costs.alike(bound, rows)
         for group, before, into in zip(self._groups, hopes, found, strict=True):
             at = np.flatnonzero(before > self._least_gain)
             worth = before[at]
@@ -290,7 +232,7 @@ class ServiceSearch:
         return rows[kept], found[:, kept]
 
     def _served(
-        self, bound: _Bound, group: _Group, first: Rows, of: Rows
+        self, bound: PassBound, group: _Group, first: Rows, of: Rows
     ) -> Iterator[tuple[Rows, Floats, Rows]]:
         """Tokens per second of so many devices in use at most, (devices + 1, R), of some architectures `of` (A,).
 
@@ -302,7 +244,7 @@ class ServiceSearch:
         for start in range(0, len(shown), _SCREENED):
             part = first[shown[start : start + _SCREENED]]
             least = self._least(bound, group.grids, part)
-            bounds = ServiceBounds(plans, least, self._room(part), coarse=bound.coarse)
+            bounds = ServiceBounds(plans, least, self.costs.room(part), coarse=bound.coarse)
             found, every = np.zeros((plans.devices + 1, len(part))), np.arange(len(part))
             for way in group.ways:
                 self._limits.look()
@@ -330,7 +272,7 @@ class ServiceSearch:
         """
         self.progress.update("bounding", 0, len(rows), self._told)
         by_group = np.broadcast_to(hopes, (len(self._groups), len(rows)))
-        for bound in _BOUNDS:
+        for bound in BOUNDS:
             rows, by_group = self._bounded(bound, rows, by_group)
         return rows, by_group
 
@@ -339,10 +281,10 @@ class ServiceSearch:
         table = self.block.table
         figures = self._arithmetic, hbm_bandwidth_bytes_per_s(table), hbm_capacity_bytes(table)
         rows = np.unique([int(figure.argmax()) for figure in figures])
-        chips, found = self._costed(rows), []
+        chips, found = self.costs.costed(rows), []
         for row, at in enumerate(rows.tolist()):
             try:
-                best_of(ExactServices(self.worth, chips, row, at, self.candidates.varied).space)
+                best_of(ExactServices(self.worth, chips, row, at, self.costs.candidates.varied).space)
             except InfeasibleError as error:
                 found.append(error)
         if not found:
@@ -358,7 +300,7 @@ class ServiceSearch:
         """Work out a promising architecture of some, so that bounds of others have something to be held against."""
         arithmetic = self._arithmetic[sample]
         rows, hopes = self._bounded(
-            _MEMORY, sample, np.broadcast_to(arithmetic, (len(self._groups), len(sample)))
+            MEMORY, sample, np.broadcast_to(arithmetic, (len(self._groups), len(sample)))
         )
         if not len(rows):
             return
@@ -367,7 +309,7 @@ class ServiceSearch:
         top = rows[[int(both.argmax())]]
         with suppress(LimitsOver):
             bounds = ServiceBounds(
-                self.request.plans, self._least(_SINGLE, self._every, top), self._room(top)
+                self.request.plans, self._least(SINGLE, self._every, top), self.costs.room(top)
             )
             self._evaluate(top, self._way_hopes(bounds, top, self._groups))
 
@@ -407,7 +349,9 @@ class ServiceSearch:
         ]
         try:
             grids = sorted({at for group in wanted for at in group.grids})
-            bounds = ServiceBounds(self.request.plans, self._tight(rows, grids), self._room(rows))
+            bounds = ServiceBounds(
+                self.request.plans, self.costs.tight(rows, grids, self._limits), self.costs.room(rows)
+            )
             ways = self._way_hopes(bounds, rows, wanted)
         except LimitsOver:
             before: Floats = hopes.max(axis=0)
@@ -424,26 +368,12 @@ class ServiceSearch:
                 return np.concatenate([open_, best[order[start + _EXACT :]]])
         return np.zeros(0)
 
-    def _tight(self, rows: Rows, grids: Sequence[int]) -> tuple[LeastPasses, ...]:
-        """What passes of some grids take at least, operator by operator. LimitsOver once time is over."""
-        chips, least = self._costed(rows), []
-        for at in grids:
-            self._limits.look()
-            least.append(self._sums[at].tight(chips))
-        return tuple(least)
-
-    def _costed(self, rows: Rows) -> Chips:
-        """Some architectures, to be costed together."""
-        table, plans = self.block.table.take(rows), self.request.plans
-        known = self._chips.model.on(table)
-        return Chips(known or CostModel(table, plans.links, plans.options.rung), table)
-
     def _evaluate(self, rows: Rows, hopes: Floats) -> Floats:
         """Work out the ways (ways, A) of some architectures that may be better, most promising first.
 
         Returns the bounds of architectures of which ways are left once time is over.
         """
-        chips, varied = self._costed(rows), self.candidates.varied
+        chips, varied = self.costs.costed(rows), self.costs.candidates.varied
         exact = [ExactServices(self.worth, chips, row, int(at), varied) for row, at in enumerate(rows)]
         left = hopes.copy()
         for flat in np.argsort(-hopes, axis=None, kind="stable").tolist():

@@ -16,8 +16,9 @@ from phaze.explore.request.explore_request import Budgets
 from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.explore.services.exact_services import ExactServices
 from phaze.explore.services.service_answer import distinct_services, find_service
+from phaze.explore.services.service_costs import BOUNDS
 from phaze.explore.services.service_request import ServiceObjective, ServiceRequest
-from phaze.explore.services.service_search import _BOUNDS, ServiceSearch
+from phaze.explore.services.service_search import ServiceSearch
 from phaze.hardware.architecture import to_table
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.hardware.spaces.space_file import load_space
@@ -205,16 +206,16 @@ def check_bounds(asked):
     search = ServiceSearch(asked, Clock(math.inf), SilentProgress())
     rows = np.arange(len(search.block))
     tight = ServiceBounds(
-        asked.plans, tuple(of.tight(search._chips) for of in search._sums), search._room(rows)
+        asked.plans, tuple(of.tight(search.costs.chips) for of in search.costs.sums), search.costs.room(rows)
     )
     hoped = [search._way_hopes(tight, rows, search._groups)]
-    for bound in _BOUNDS:
-        least, room = search._least(bound, search._every, rows), search._room(rows)
+    for bound in BOUNDS:
+        least, room = search._least(bound, search._every, rows), search.costs.room(rows)
         bounds = ServiceBounds(asked.plans, least, room, coarse=bound.coarse)
         hoped.append(search._way_hopes(bounds, rows, search._groups))
     kept = 0
     for row in rows[::4].tolist():
-        exact = ExactServices(search.worth, search._chips, row, row, search.candidates.varied)
+        exact = ExactServices(search.worth, search.costs.chips, row, row, search.costs.candidates.varied)
         for number, way in enumerate(search._ways):
             service = exact.best(way)
             if service is not None:
@@ -228,13 +229,13 @@ def test_bounds_are_tight_where_nothing_is_left_out(source, few, network):
     """One device, one stage: passes of a decoder run one operator after the other, so that bounds nearly meet them."""
     asked = request(source, few, network, devices=1, disaggregate=False)
     search = ServiceSearch(asked, Clock(math.inf), SilentProgress())
-    least = tuple(GridSums(grid).tight(search._chips) for grid in asked.plans.grids)
+    least = tuple(GridSums(grid).tight(search.costs.chips) for grid in asked.plans.grids)
     hopes = search._way_hopes(
-        ServiceBounds(asked.plans, least, search._room(np.arange(len(search.block)))),
+        ServiceBounds(asked.plans, least, search.costs.room(np.arange(len(search.block)))),
         np.arange(len(search.block)),
         search._groups,
     )
-    exact = ExactServices(search.worth, search._chips, 0, 0, search.candidates.varied)
+    exact = ExactServices(search.worth, search.costs.chips, 0, 0, search.costs.candidates.varied)
     for number, way in enumerate(search._ways):
         service = exact.best(way)
         if service is not None:
@@ -268,7 +269,8 @@ def test_chips_that_group_the_same_cores_otherwise_are_told_once(source, network
     asked = request(source, load_space(path), network, disaggregate=False, chunk=256)
     search = ServiceSearch(asked, Clock(math.inf), SilentProgress())
     exact = [
-        ExactServices(search.worth, search._chips, row, row, search.candidates.varied) for row in range(4)
+        ExactServices(search.worth, search.costs.chips, row, row, search.costs.candidates.varied)
+        for row in range(4)
     ]
     services = sorted((one.best(search._ways[0]) for one in exact), key=lambda one: -one.worth)
     kinds = distinct_services(services, asked)
