@@ -104,8 +104,8 @@ class ExactServices:
         return self.worth.of(np.full(len(kept), self.at), count * offers.devices, tokens, joules)
 
     def _apart(self, first: Shape, second: Shape) -> tuple[float, ServingChoice] | None:
-        sender = self.replicas[first], self._prompts(first)
-        receiver = self.replicas[second], self._tokens(second)
+        sender = self.replicas[first], self.prompt_offers(first)
+        receiver = self.replicas[second], self.token_offers(second)
         choice = paired(self.space, sender, receiver)
         if choice is None:
             return None
@@ -115,12 +115,14 @@ class ExactServices:
         each = np.array([devices]), np.array([choice.requests_per_s * outputs])
         return float(self.worth.of(np.array([self.at]), *each, joules)[0]), choice
 
-    def _prompts(self, shape: Shape) -> Offers:
+    def prompt_offers(self, shape: Shape) -> Offers:
+        """Offers of a replica shape to a prefill pool."""
         if shape not in self._prefill:
             self._prefill[shape] = prefilling_offers(self.space, self.replicas[shape])
         return self._prefill[shape]
 
-    def _tokens(self, shape: Shape) -> Offers:
+    def token_offers(self, shape: Shape) -> Offers:
+        """Offers of a replica shape to a decode pool."""
         if shape not in self._decode:
             self._decode[shape] = decoding_offers(self.space, self.replicas[shape])
         return self._decode[shape]

@@ -131,17 +131,17 @@ def best_serving_plan(
 def best_of(space: ServingSpace) -> ServingPlan:
     """The best plan of a space. Raises as `best_serving_plan`."""
     if space.pool_chips is not None:
-        return _checked(UnlikePools(space).best(), space)
+        return checked_plan(UnlikePools(space).best(), space)
     found = WaySearch(space).run() if bounds_know(space) else None
     if found is None:
         seen: list[Offers] = []
         found = min(choices(space, seen), key=lambda choice: choice.rank, default=None)
         if found is None:
             raise refusal(space, seen)
-    return _checked(found, space)
+    return checked_plan(found, space)
 
 
-def _checked(choice: ServingChoice, space: ServingSpace) -> ServingPlan:
+def checked_plan(choice: ServingChoice, space: ServingSpace) -> ServingPlan:
     """A choice as a plan that contradicts neither itself nor the memory of its chips."""
     plan, o = serving_plan(choice, space), space.options
     tables = (part.replica.grid.chip.table for part in choice.parts)

@@ -130,11 +130,16 @@ def drawn_w(replica: Replica, dynamic_w: Floats) -> Floats:
     return found
 
 
+def handing_over(mine: ServingSpace, other: ServingSpace) -> ServingSpace:
+    """Of the spaces of two chips that with the slower links, at whose pace caches go from one to the other."""
+    return max((mine, other), key=lambda space: space.transfer_s(1, 1))
+
+
 def _pairs(
     mine: ServingSpace, other: ServingSpace, prompts: list[Offered], tokens: list[Offered]
 ) -> Iterator[ServingChoice]:
-    """Splits of the devices between the replica shapes of two chips; caches go at the pace of the slower links."""
-    slower = max((mine, other), key=lambda space: space.transfer_s(1, 1))
+    """Splits of the devices between the replica shapes of two chips."""
+    slower = handing_over(mine, other)
     for first, second in product(prompts, tokens):
         choice = paired(slower, first, second)
         if choice is not None:
