@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         ServedChip,
         ServingDocument,
         ServingFigures,
+        TwoChips,
     )
     from phaze.explore.documents.sweep_document import SweepDocument
     from phaze.explore.request.explore_request import ExploreRequest
@@ -147,6 +148,11 @@ class ExploredService(Shown):
         return _told(self.document.certificate)
 
     @property
+    def two_chips(self) -> TwoChips | None:
+        """One chip for prefill and one for decode, where two were asked for: what they are, buy and must save."""
+        return self.document.two_chips
+
+    @property
     def next_best(self) -> Table[NextService]:
         """The best chips after it, each of another kind."""
         chips = tuple(self.document.next_best or ())
@@ -158,11 +164,12 @@ class ExploredService(Shown):
         return dataframe(columns_of([pool.model_dump(mode="json") for pool in self.best.pools]))
 
     def _blocks(self) -> Iterator[RenderableType]:
-        from phaze.report.terminal.plans.service_tables import service_sentence
+        from phaze.report.terminal.plans.service_tables import service_sentence, two_chips_blocks
         from phaze.report.terminal.plans.serving_tables import serving_tables
 
         yield in_python(service_sentence(self.document, self.chip, self.certificate))
         yield from serving_tables(self.found.plan, self.found.space, None, self.document.cost)
+        yield from two_chips_blocks(self.document, self.found, self.certificate)
 
 
 @dataclass(frozen=True, repr=False)

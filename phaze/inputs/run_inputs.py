@@ -50,7 +50,7 @@ _OF_SERVICES = (
 )
 _NOT_OF_SERVICES = (
     *("global_batch", "plans", "framework", "attention", "fusion", "calibration", "bind", "mode", "context"),
-    *("axes", "strategy", "evaluations", "designs", "top_k", "robust", "combine", "weight", "min_throughput"),
+    *("axes", "strategy", "evaluations", "top_k", "robust", "combine", "weight", "min_throughput"),
     *("max_latency", "cluster_power", "cluster_cost", "cluster_overhead", "tokens", "samples", "power_means"),
     *("workers", "executor", "resume"),
 )
@@ -202,6 +202,7 @@ def make_service(options: RunOptions) -> ServiceRequest:
     Raises InputError where a value is no good, or an option is not one of services.
     """
     from phaze.cost.fidelity import Fidelity
+    from phaze.explore.request.explore_request import Designs
     from phaze.explore.services.service_request import ServiceObjective, ServiceRequest
     from phaze.hardware.cluster_network import Network, load_network
     from phaze.inputs.recipe_inputs import arrays_of, served_recipe
@@ -213,6 +214,11 @@ def make_service(options: RunOptions) -> ServiceRequest:
     for name in _NOT_OF_SERVICES:
         if getattr(options, name) != defaults[name]:
             raise InputError(f"{_flag(name)} is not for a service: leave out either it or --serve")
+    if options.designs not in (None, Designs.TWO.value):
+        raise InputError(
+            f"--designs {options.designs} is not for a service: give 2, one chip for prefill pools and one for decode "
+            "pools, or leave it out"
+        )
     source, network = one_workload(options.workload), options.network
     space, budgets = make_space(options), make_budgets(options)
     if space.network_axes is not None:
@@ -247,6 +253,7 @@ def make_service(options: RunOptions) -> ServiceRequest:
         choose(ServiceObjective, options.objective, "--objective"),
         parse_time(options.time_limit, "--time-limit"),
         options.gap,
+        two_chips=_two_designs(options),
     )
 
 

@@ -25,6 +25,7 @@ def command(options: RunOptions) -> None:
         dse run -w bert-large -w resnet50 --devices 64 --power 300W --combine worst --out results/common
         dse run --workload model.onnx --devices 8 --strategy wham --designs per-stage --json
         dse run --workload llama3-70b --serve concurrency=64 --ttft 2s --tpot 50ms --power 700W
+        dse run --workload llama3-70b --serve saturated --ttft 2s --tpot 50ms --power 700W --designs 2
 
     Exit codes: 3, 4
 
@@ -105,7 +106,7 @@ def _serve(options: RunOptions) -> None:
     if options.json:
         print_json(document)
     else:
-        print_service(document, found.plan, found.space, console())
+        print_service(document, found, console())
     say(f"run directory: {folder}", quiet=options.quiet)
     if stopped:
         raise typer.Exit(INTERRUPTED)

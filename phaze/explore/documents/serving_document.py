@@ -156,6 +156,61 @@ class NextService(Record):
     devices: int = Field(description="in use")
 
 
+class PoolChip(Record):
+    """Architecture of the pools of one role."""
+
+    id: str = Field(description="short stable name of the architecture within its space")
+    role: str = Field(description="prefill or decode")
+    devices: int = Field(description="of these pools")
+    tdp_w: float
+    area_mm2: float
+    architecture: dict[str, Any] = Field(description="hardware fields, as in an architecture YAML file")
+
+
+class SecondDesign(Record):
+    """What designing a second chip costs beside what it saves: the pair in the place of a fleet of the best one chip.
+
+    Both fleets make as many tokens. Costs are of a million of them, over the lifetime, interest included.
+    """
+
+    extra_usd: float = Field(description="design and mask sets of the two chips beyond those of the one")
+    volume_chips: float = Field(description="of the one chip, whose place the pair takes (`--volume`)")
+    must_save_per_million_tokens_usd: float = Field(
+        description="what the extra comes to on a million tokens of that fleet"
+    )
+    saved_per_million_tokens_usd: float = Field(
+        description="what the pair saves of all else; negative where it costs more"
+    )
+    pays: bool = Field(description="whether it saves what it must, at that volume")
+    pays_from_chips: float | None = Field(
+        description="volume of the one chip from which it pays; null where it saves nothing"
+    )
+
+
+class TwoChips(Record):
+    """The best with one chip for prefill pools and one for decode pools: `best` of the document where no pair is
+    better, and then without chips.
+    """
+
+    objective_value: float = Field(description="as the certificate tells it: more is better")
+    gain: float = Field(description="over the best one chip for both phases: what the second one buys")
+    upper_bound: float = Field(description="that no pair exceeds")
+    gap: float = Field(description="(upper_bound - objective_value) / objective_value")
+    optimal: bool
+    chips: list[PoolChip] = Field(description="empty where a second chip buys nothing")
+    best: ServingFigures | None = Field(description="the plan of the pair; null likewise")
+    cost: ServingCost | None = Field(
+        description="each design at the volume that was given; null likewise, or where the dies fit on no wafer"
+    )
+    starts: list[EngineStart] = Field(description="commands of serving engines")
+    second_design: SecondDesign | None = Field(
+        description="null where there is no cost, and for rented devices"
+    )
+    worked_out: dict[str, int] = Field(description="architectures whose pools were worked out, by role")
+    pairs_worked_out: int = Field(description="pairs of pools of two architectures")
+    scope: list[str] = Field(description="what the bound speaks of, beside the certificate's scope")
+
+
 class ServingDocument(Record):
     """What was asked, the best plan, what it costs, and its simulation where one was asked for.
 
@@ -178,6 +233,9 @@ class ServingDocument(Record):
         default_factory=list,
         description="the best evaluated architectures after it, one of every kind: chips with the same power and area "
         "have their cores in other groups",
+    )
+    two_chips: TwoChips | None = Field(
+        None, description="the best chip for prefill and the best for decode, where two were asked for"
     )
     manifest: Manifest
 

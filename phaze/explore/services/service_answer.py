@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 import numpy as np
@@ -22,25 +22,18 @@ from phaze.explore.documents.serving_document import (
     serving_cost,
     serving_request,
 )
-from phaze.explore.request.search_progress import Clock, Progress
+from phaze.explore.request.search_progress import Clock, ClockShare, Progress
 from phaze.explore.services.exact_services import Service
+from phaze.explore.services.found_service import FoundService
+from phaze.explore.services.pair_answer import with_pair
 from phaze.explore.services.service_request import ServiceRequest
 from phaze.explore.services.service_search import ServiceOutcome, ServiceSearch
 from phaze.hardware.architecture import to_table
 from phaze.hardware.silicon.die_area import area_mm2
 from phaze.hardware.silicon.package_power import tdp_w
-from phaze.parallel.serving import ServingPlan, ServingSpace
+from phaze.parallel.serving import ServingPlan
 
 NEXT_BEST = 5
-
-
-@dataclass(frozen=True)
-class FoundService:
-    """The best plan, the space of plans of its chip, and both as a document."""
-
-    plan: ServingPlan
-    space: ServingSpace
-    document: ServingDocument
 
 
 def find_service(request: ServiceRequest, progress: Progress, clock: Clock, seed: int = 0) -> FoundService:
@@ -49,7 +42,8 @@ def find_service(request: ServiceRequest, progress: Progress, clock: Clock, seed
     Raises InfeasibleError where no architecture keeps the budgets or no plan the targets, OutOfTimeError where the
     time limit passes before a plan is known.
     """
-    started, search = datetime.now(UTC), ServiceSearch(request, clock, progress)
+    first = ClockShare(clock.left() / 2, whole=clock) if request.two_chips else clock
+    started, search = datetime.now(UTC), ServiceSearch(request, first, progress)
     outcome = search.run()
     if not outcome.services:
         raise _nothing(search, outcome)
@@ -67,7 +61,8 @@ def find_service(request: ServiceRequest, progress: Progress, clock: Clock, seed
         next_best=[_next(service, request) for service in kinds[1 : NEXT_BEST + 1]],
         manifest=manifest(started, clock.elapsed_s, seed),
     )
-    return FoundService(plan, best.space, document)
+    found = FoundService(plan, best.space, document)
+    return with_pair(found, search.costs, progress, clock) if request.two_chips else found
 
 
 def _request(request: ServiceRequest) -> dict[str, object]:
@@ -76,6 +71,7 @@ def _request(request: ServiceRequest) -> dict[str, object]:
     asked = {name: budgets[name] for name in ("power_w", "area_mm2", "power_density_w_per_mm2", "dvfs")}
     told = serving_request(request.plans) | asked
     return told | {
+        **({"designs": 2} if request.two_chips else {}),
         "architecture": f"space {request.space.name}",
         "objective": request.objective.value,
         "economics": given,

@@ -33,7 +33,9 @@ class ServiceRequest:
     """Architectures of `space` within `budgets`, each under every plan of `plans`, for the most of an objective.
 
     `plans`: the model, devices, network, load, targets and software; its architecture is the base of the space.
-    `time_limit_s` and `gap` as of every search. Raises InputError where the objective says nothing about the load.
+    `time_limit_s` and `gap` as of every search. `two_chips`: whether the best chip for prefill pools and the best one
+    for decode pools are asked for, too. Raises InputError where the objective says nothing about the load, and for two
+    chips where there cannot be two pools.
     """
 
     plans: ServingSpace
@@ -42,14 +44,22 @@ class ServiceRequest:
     objective: ServiceObjective = ServiceObjective.THROUGHPUT
     time_limit_s: float = 60.0
     gap: float = 0.0
+    two_chips: bool = False
 
     def __post_init__(self) -> None:
-        """Check the objective."""
+        """Check the objective, and that two chips have pools."""
         if self.objective is ServiceObjective.THROUGHPUT and self.plans.traffic.rate_per_s is not None:
             raise InputError(
                 "a rate fixes the throughput, which therefore cannot be the objective: ask for --objective "
                 "cost_per_million_tokens or tokens_per_s_per_w, or leave out the rate"
             )
+        if self.two_chips and not self.plans.apart:
+            raise InputError(
+                "--designs 2 is for separate pools, one chip for prefill and one for decode, which serve a saturated "
+                "queue or a rate, not clients: leave out --no-disaggregate and concurrency"
+            )
+        if self.two_chips and self.plans.devices < 2:
+            raise InputError("--designs 2 takes two devices at least, one for each kind of pool")
 
 
 @dataclass

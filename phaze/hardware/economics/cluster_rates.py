@@ -78,6 +78,13 @@ def cluster_rates(
     return _Cluster(table, area_mm2, tdp_w, devices, network, economics).rates()
 
 
+def designing_usd(table: ArchitectureTable, economics: Economics) -> Floats:
+    """What designing a chip and its mask sets cost in USD, (A,), however many are made."""
+    e = economics
+    found: Floats = e.column(table, "design_usd") + e["mask_sets"] * e.column(table, "mask_set_usd")
+    return found
+
+
 @dataclass(frozen=True)
 class _Cluster:
     table: ArchitectureTable
@@ -103,8 +110,7 @@ class _Cluster:
     def _bought_usd(self, making: Mapping[str, Floats]) -> dict[str, Floats]:
         """Price of the hardware of one device, by part: the chip, its design, its seller, and the system around it."""
         e = self.economics
-        fixed = e.column(self.table, "design_usd") + e["mask_sets"] * e.column(self.table, "mask_set_usd")
-        design = fixed / e["volume_chips"]
+        design = designing_usd(self.table, e) / e["volume_chips"]
         margin = e["seller_gross_margin"]
         made = reduce(np.add, [*making.values(), design])
         return {

@@ -142,7 +142,8 @@ class RunOptions(SearchedOptions, SpaceOptions, BudgetOptions, EconomicOptions, 
     evaluations: int | None = option(None, "Architectures a strategy may evaluate (default: 200).", least=1)
     designs: str | None = option(
         None,
-        "Designs for the stages of a pipeline: one (default), 2 (certified), or with wham per-stage.",
+        "Designs for the stages of a pipeline: one (default), 2 (certified), or with wham per-stage; of a service 2: "
+        "one for prefill and one for decode.",
         offers=("one", "2", "per-stage"),
     )
     top_k: int | None = option(

@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+from rich.text import Text
 
 from phaze.explore.documents.compare_document import CompareDocument
 from phaze.explore.documents.plan_document import WhatIfDocument, WhatIfPoint
 from phaze.explore.documents.result_document import Certificate, Design, ResultDocument
-from phaze.explore.documents.serving_document import PercentileFigures, PoolFigures, ServingDocument
+from phaze.explore.documents.serving_document import PercentileFigures, PoolFigures, ServingDocument, TwoChips
 from phaze.report import number_format as fmt
 from phaze.report.cost_words import UnitCost, counted
 from phaze.report.figures.designs_compared import (
@@ -42,7 +45,9 @@ from phaze.report.html_markup import (
 )
 from phaze.report.page.page_frame import Frame, kicker, render
 from phaze.report.plan_words import TIMES, degrees_beside, summary
+from phaze.report.terminal.plans.service_tables import worth
 from phaze.report.terminal.plans.serving_tables import STOPS
+from phaze.report.terminal.plans.two_chips_tables import second_design_rows, two_chips_sentence
 
 
 def compare_page(name: str, document: CompareDocument) -> str:
@@ -238,6 +243,8 @@ def serving_page(name: str, document: ServingDocument) -> str:
         sections.append(Section("simulation", f"Simulated: {tried.requests:,} requests", body))
     if document.certificate is not None:
         sections.append(Section("certificate", "Certificate", _served_proof(document.certificate)))
+    if document.two_chips is not None:
+        sections.append(Section("two-chips", "Two chips", _two_chips(document, document.two_chips)))
     sections += [Section("assumptions", "Inputs", request_table(asked)), repeat(document.manifest)]
     chip = asked["architecture"] if document.chip is None else document.chip.id
     return render(
@@ -250,6 +257,22 @@ def serving_page(name: str, document: ServingDocument) -> str:
             sections=sections,
         )
     )
+
+
+def _two_chips(document: ServingDocument, told: TwoChips) -> Html:
+    """What a second chip buys, its pools, and what its design must save to pay."""
+    objective = "throughput" if document.certificate is None else document.certificate.objective
+    parts = [tag("p", Text.from_markup(two_chips_sentence(told, partial(worth, objective))).plain)]
+    if told.best is not None:
+        heads = "pool", "chip", "devices", "W", "mm2"
+        rows = [
+            [chip.role, chip.id, f"{chip.devices:,}", fmt.number(chip.tdp_w), fmt.number(chip.area_mm2)]
+            for chip in told.chips
+        ]
+        parts += [table(heads, rows), _replicas(told.best.pools)]
+    if told.second_design is not None:
+        parts.append(table(("the second design", ""), second_design_rows(told.second_design)))
+    return join(parts)
 
 
 def _served_proof(proof: Certificate) -> Html:

@@ -9,17 +9,17 @@ import pytest
 from serving_cases import served
 from test_service_search import FEW, request
 
+from phaze.explore.documents.serving_document import serving_cost
 from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.explore.services.exact_services import ExactServices
 from phaze.explore.services.pair_search import PairSearch
 from phaze.explore.services.service_costs import ServiceCosts
 from phaze.explore.services.service_request import ServiceObjective, Worth
-from phaze.explore.documents.serving_document import serving_cost
 from phaze.hardware.architecture import to_table
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.hardware.spaces.space_file import load_space
 from phaze.parallel.serving.pools.disaggregated_pools import decode_offers, prefill_offers
-from phaze.parallel.serving.pools.unlike_pools import UnlikePools, _pairs
+from phaze.parallel.serving.pools.unlike_pools import _pairs
 from phaze.parallel.serving.serving_search import serving_plan
 from phaze.parallel.serving.serving_space import PoolChips
 
@@ -78,7 +78,9 @@ def test_the_best_pair_by_force(source, few, network, load, objective, devices):
     outcome = PairSearch(ServiceCosts(asked), 0.0, Clock(math.inf), SilentProgress()).run()
     assert outcome.open_worth == 0.0
     assert outcome.pair.worth == pytest.approx(by_force(asked), rel=1e-9)
-    assert price(asked, outcome.pair.space, outcome.pair.choice) == pytest.approx(outcome.pair.worth, rel=1e-9)
+    assert price(asked, outcome.pair.space, outcome.pair.choice) == pytest.approx(
+        outcome.pair.worth, rel=1e-9
+    )
     assert [pool.chip for pool in outcome.pair.plan.pools] == [
         item.exact.space.architecture.name for item in outcome.pair.items
     ]

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from rich.console import Console
+from collections.abc import Iterator
+from functools import partial
+
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
 from phaze.explore.documents.result_document import Certificate
 from phaze.explore.documents.serving_document import ServedChip, ServingDocument
-from phaze.parallel.serving import ServingPlan, ServingSpace
+from phaze.explore.services.found_service import FoundService
 from phaze.report import number_format as fmt
 from phaze.report.terminal.design_tables import plain_table
 from phaze.report.terminal.plans.serving_tables import serving_tables
+from phaze.report.terminal.plans.two_chips_tables import (
+    pair_table,
+    second_design_table,
+    two_chips_sentence,
+)
 
 _WORTH = {
     "throughput": ("{} output tokens/s", False),
@@ -26,9 +34,7 @@ def worth(objective: str, value: float) -> str:
     return words.format(fmt.number(1 / value if reciprocal else value, 4))
 
 
-def print_service(
-    document: ServingDocument, plan: ServingPlan, space: ServingSpace, console: Console
-) -> None:
+def print_service(document: ServingDocument, found: FoundService, console: Console) -> None:
     """The whole answer, most important first."""
     chip, proof = document.chip, document.certificate
     if chip is None or proof is None:
@@ -37,13 +43,29 @@ def print_service(
     console.print(service_sentence(document, chip, proof), highlight=False)
     console.print()
     tables = [
-        *serving_tables(plan, space, None, document.cost),
+        *serving_tables(found.plan, found.space, None, document.cost),
         *_others(document, proof),
         _certificate(proof),
     ]
-    for table in tables:
-        console.print(table)
+    for table in (*tables, *two_chips_blocks(document, found, proof)):
+        console.print(table, highlight=False)
         console.print()
+
+
+def two_chips_blocks(
+    document: ServingDocument, found: FoundService, proof: Certificate
+) -> Iterator[RenderableType]:
+    """What a second chip buys, and where it buys anything its plan and its price; nothing if it was not asked for."""
+    told = document.two_chips
+    if told is None:
+        return
+    yield two_chips_sentence(told, partial(worth, proof.objective))
+    if found.pair is None:
+        return
+    yield pair_table(told)
+    yield from serving_tables(found.pair.plan, found.pair.space, None, told.cost)
+    if told.second_design is not None:
+        yield second_design_table(told.second_design)
 
 
 def service_sentence(document: ServingDocument, chip: ServedChip, proof: Certificate) -> str:
