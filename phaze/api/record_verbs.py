@@ -173,20 +173,31 @@ class Differed(Shown):
 def certify(run: Run, *, samples: int = 200, seed: int = 0, progress: Progress | None = None) -> Certified:
     """Work a run's whole document out again, and designs that it pruned, as `dse certify` does.
 
-    `run`: a folder, or a result of `phaze.explore`. `samples`: architectures that the run did not evaluate, to
-    evaluate, picked by `seed`. A check that fails is an answer, see `passed`.
+    `run`: a folder, or a result of `phaze.explore` or `phaze.explore_service`. `samples`: architectures that the run
+    did not evaluate, to evaluate, picked by `seed`. A check that fails is an answer, see `passed`.
 
     Raises InputError where the run was made by another verb, was changed, or an input has changed since.
     """
+    from phaze.explore.documents.serving_document import ServingDocument
     from phaze.explore.recheck.certify_run import certify as rechecked
     from phaze.explore.recheck.certify_run import question_changed
+    from phaze.explore.recheck.service_recheck import ServiceRecheck
+    from phaze.explore.request.search_progress import SilentProgress
+    from phaze.inputs.recorded.recorded_request import service_of
 
     if samples < 0:
         raise InputError(f"samples is {samples}; it must be 0 or more")
     found = run_at_hand(run)
-    document = _answer_of_run(found)
+    served = found.document if isinstance(found.document, ServingDocument) else None
+    document = served or _answer_of_run(found)
     report = question_changed(found.name, document, seed)
-    if report is None:
+    if report is None and served is not None:
+        asked = service_of(served, found.place)
+        report = ServiceRecheck(
+            found.name, asked, served, samples, seed, progress or SilentProgress()
+        ).report()
+    elif report is None:
+        document = _answer_of_run(found)
         report = rechecked(found.name, found.request(), document, found.designs, samples, seed, progress)
     return Certified(report)
 

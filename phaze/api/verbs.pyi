@@ -101,6 +101,7 @@ def explore_service(
     seed: int = 0,
     out: str | Path | None = None,
     objective: str = "throughput",
+    designs: str | None = None,
     serve: str | None = None,
     prompt: int | None = None,
     output_tokens: int | None = None,

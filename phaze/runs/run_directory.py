@@ -30,7 +30,7 @@ from phaze.runs.run_log import LOG, is_log
 from phaze.runs.store.run_record import RECORD
 
 if TYPE_CHECKING:
-    from phaze.explore.documents.serving_document import ServedChip
+    from phaze.explore.documents.serving_document import ServedChip, ServingDocument
     from phaze.explore.documents.sweep_document import SweepDocument
     from phaze.explore.sampling.optuna_sweep import SweepResult
     from phaze.runs.document_formats import Answer
@@ -150,6 +150,18 @@ def load_run(path: Path) -> ResultDocument:
     from phaze.runs.document_formats import load_document
 
     return load_document(RESULT_FORMAT, path)
+
+
+def load_searched(path: Path) -> ResultDocument | ServingDocument:
+    """The document of a run of `dse run`, with --serve or without. Raises InputError as `load_run` does."""
+    from phaze.runs.atomic_files import read_json
+    from phaze.runs.document_formats import SERVING, answer_file, load_document
+    from phaze.runs.document_migration import version_of
+
+    content = read_json(answer_file(path))
+    if isinstance(content, dict) and version_of(content, SERVING.name) is not None:
+        return load_document(SERVING, path)
+    return load_run(path)
 
 
 def load_designs(path: Path) -> list[dict[str, Any]]:

@@ -35,17 +35,23 @@ def command(
     See also: dse replay, which makes the whole run again.
     """
     from phaze.cli.console_output import console, print_json, progress
+    from phaze.explore.documents.serving_document import ServingDocument
     from phaze.explore.recheck.certify_run import certify, question_changed
-    from phaze.inputs.recorded.recorded_request import request_of
+    from phaze.explore.recheck.service_recheck import ServiceRecheck
+    from phaze.inputs.recorded.recorded_request import request_of, service_of
     from phaze.report.terminal.check_tables import print_certify_report
-    from phaze.runs.run_directory import load_designs, load_run
+    from phaze.runs.run_directory import load_designs, load_searched
 
-    document = load_run(run)
+    document = load_searched(run)
     name = run.resolve().name
     if (result := question_changed(name, document, seed)) is None:
-        request = request_of(document, run)
         with progress(quiet=quiet) as report:
-            result = certify(name, request, document, load_designs(run), samples, seed, report)
+            if isinstance(document, ServingDocument):
+                asked = service_of(document, run)
+                result = ServiceRecheck(name, asked, document, samples, seed, report).report()
+            else:
+                request = request_of(document, run)
+                result = certify(name, request, document, load_designs(run), samples, seed, report)
     if json:
         print_json(result)
     else:

@@ -279,13 +279,15 @@ def serving_cost(plan: ServingPlan, space: ServingSpace, economics: Economics) -
     """Rates of a cluster of the devices in use, at work for a million output tokens.
 
     Seconds are a million over tokens per second, joules a million times those of a token: a device of a replica that
-    waits for requests is paid for, one beyond the plan is not. Pools of two kinds of chip are a cluster each.
+    waits for requests is paid for, one beyond the plan is not. Pools of two kinds of chip are one cluster, over whose
+    network caches are handed over: a device has its share of that of all.
     """
     seconds, every = _MILLION / plan.tokens_per_s, list[tuple[dict[str, float], ...]]()
     for chip, devices, token_j in _clusters(plan, space):
         table = to_table([chip])
-        rates = cluster_rates(table, area_mm2(table), tdp_w(table), devices, space.network, economics)
-        each = (of.parts(seconds, _MILLION * token_j) for of in (rates.usd, rates.kg, rates.joules))
+        rates = cluster_rates(table, area_mm2(table), tdp_w(table), plan.devices, space.network, economics)
+        own_s = seconds * devices / plan.devices
+        each = (of.parts(own_s, _MILLION * token_j) for of in (rates.usd, rates.kg, rates.joules))
         every.append(tuple({name: float(part[0]) for name, part in parts.items()} for parts in each))
     usd, kg, site = (
         {name: math.fsum(one[name] for one in of) for name in of[0]} for of in zip(*every, strict=True)

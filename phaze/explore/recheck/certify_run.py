@@ -18,6 +18,7 @@ from phaze.explore.answers.main_job import evaluate
 from phaze.explore.answers.network_exploration import within_network
 from phaze.explore.documents.certify_document import CertifyReport, Check, Sample
 from phaze.explore.documents.result_document import ResultDocument
+from phaze.explore.documents.serving_document import ServingDocument
 from phaze.explore.evaluation.best_points import best_points
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluator import Evaluator
@@ -189,7 +190,9 @@ class ThroughputPowerRecheck(Recheck):
         return Check(name=name, passed=not missing, note=f"{missing} of {len(rows)}")
 
 
-def question_changed(name: str, document: ResultDocument, seed: int) -> CertifyReport | None:
+def question_changed(
+    name: str, document: ResultDocument | ServingDocument, seed: int
+) -> CertifyReport | None:
     """The report on a run whose manifest asks another question than its hash says: nothing else can be judged."""
     check = question_unchanged(document)
     if check.passed:

@@ -30,6 +30,7 @@ from phaze.explore.documents.result_document import (
     ResultDocument,
 )
 from phaze.explore.documents.result_manifest import describe_request, question_sha256
+from phaze.explore.documents.serving_document import ServingDocument
 from phaze.explore.evaluation.design_builder import DesignBuilder
 from phaze.explore.evaluation.design_candidates import Block, Candidates
 from phaze.explore.evaluation.evaluator import Evaluator
@@ -53,7 +54,7 @@ _COUNTED = ("optimal", "objective_value", "upper_bound", "gap")
 _POINTS = ("space_size", "over_budget", "pruned", "evaluated", "pruned_by")
 
 
-def question_unchanged(document: ResultDocument) -> Check:
+def question_unchanged(document: ResultDocument | ServingDocument) -> Check:
     """Agreement of the question, and of the files it names, with the hash in the manifest."""
     manifest = document.manifest
     passed = manifest.question_sha256 in {None, question_sha256(manifest)}

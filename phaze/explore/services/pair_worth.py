@@ -64,13 +64,14 @@ class PairWorth:
             )
             return tokens / sum(watts)
         seconds, usd = MILLION / tokens, 0.0
+        devices = sum(part.devices for part in choice.parts)
         for part, joules, at in zip(choice.parts, choice.request_j, chips, strict=True):
-            rates = self._of_cluster(at, part.devices)
-            usd += float(rates.total(seconds, MILLION * joules / self._outputs)[0])
+            rates, own_s = self._of_cluster(at, devices), seconds * part.devices / devices
+            usd += float(rates.total(own_s, MILLION * joules / self._outputs)[0])
         return 1 / usd
 
     def _of_cluster(self, at: int, devices: int) -> Rates:
-        """Money of a cluster of so many devices of one chip."""
+        """Money of a cluster of so many devices, were all of one chip."""
         if (at, devices) not in self._rates:
             self._rates[at, devices] = self._cluster(np.array([at]), devices)
         return self._rates[at, devices]
@@ -91,7 +92,7 @@ class PairWorth:
             return np.ones(len(rows))
         if not self._in_money:
             return self.costs.block.tdp_w[rows]
-        devices = shape.devices * shape.together
+        devices = shape.devices * shape.together + 1  # at least one of the other pool is there, too
         rates = self._cluster(rows, devices)
         idle_w = static_w(self.costs.block.table.take(rows))
         found: Floats = rates.total(1.0, 0.0) / devices + sum(rates.per_j.values()) * idle_w

@@ -51,12 +51,12 @@ def find_service(request: ServiceRequest, progress: Progress, clock: Clock, seed
     best = kinds[0]
     plan, economics = best.plan, request.budgets.economics
     document = ServingDocument(
-        request=_request(request),
+        request=told_request(request),
         best=ServingFigures.model_validate(plan),
         cost=serving_cost(plan, best.space, economics),
         simulation=None,
         starts=engine_starts(plan, best.space),
-        chip=_chip(best, plan, request),
+        chip=served_chip(best, plan, request),
         certificate=_certificate(search, outcome),
         next_best=[_next(service, request) for service in kinds[1 : NEXT_BEST + 1]],
         manifest=manifest(started, clock.elapsed_s, seed),
@@ -65,7 +65,8 @@ def find_service(request: ServiceRequest, progress: Progress, clock: Clock, seed
     return with_pair(found, search.costs, progress, clock) if request.two_chips else found
 
 
-def _request(request: ServiceRequest) -> dict[str, object]:
+def told_request(request: ServiceRequest) -> dict[str, object]:
+    """What was asked, as documents tell it, every default spelled out."""
     budgets = asdict(request.budgets)
     given = dict(request.budgets.economics.given)
     asked = {name: budgets[name] for name in ("power_w", "area_mm2", "power_density_w_per_mm2", "dvfs")}
@@ -78,7 +79,8 @@ def _request(request: ServiceRequest) -> dict[str, object]:
     }
 
 
-def _chip(best: Service, plan: ServingPlan, request: ServiceRequest) -> ServedChip:
+def served_chip(best: Service, plan: ServingPlan, request: ServiceRequest) -> ServedChip:
+    """The architecture of a service as documents tell it."""
     chip = best.space.architecture
     table = to_table([chip])
     power = float(tdp_w(table, request.budgets.tdp_margin)[0])
@@ -118,15 +120,6 @@ def _certificate(search: ServiceSearch, outcome: ServiceOutcome) -> Certificate:
         outcome.evaluated,
         {n: c for n, c in outcome.pruned_by.items() if c},
     )
-    plans, o = search.request.plans, search.request.plans.options
-    scope = [
-        f"up to {plans.devices} devices, network {plans.network.name}, fidelity {o.rung.value}",
-        f"{len(plans.grids)} tensor and expert degrees, pipelines, chunks, batches up to {o.largest_batch}",
-        "two pools: of each pair of shapes the split that serves most"
-        if plans.apart
-        else "one pool for both phases",
-        "all requests of one kind, targets for means",
-    ]
     hoped = outcome.open_worth.tolist()
     worth = outcome.services[0].worth
     if search.request.gap:
@@ -136,10 +129,23 @@ def _certificate(search: ServiceSearch, outcome: ServiceOutcome) -> Certificate:
         worth,
         hoped,
         counts,
-        scope,
+        certified_scope(search.request),
         complete=False,
         plans_each=outcome.ways,
     )
+
+
+def certified_scope(request: ServiceRequest) -> list[str]:
+    """What the certificate speaks of."""
+    plans, o = request.plans, request.plans.options
+    return [
+        f"up to {plans.devices} devices, network {plans.network.name}, fidelity {o.rung.value}",
+        f"{len(plans.grids)} tensor and expert degrees, pipelines, chunks, batches up to {o.largest_batch}",
+        "two pools: of each pair of shapes the split that serves most"
+        if plans.apart
+        else "one pool for both phases",
+        "all requests of one kind, targets for means",
+    ]
 
 
 def _nothing(search: ServiceSearch, outcome: ServiceOutcome) -> InfeasibleError | OutOfTimeError:

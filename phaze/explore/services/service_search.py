@@ -111,14 +111,12 @@ class ServiceSearch:
         self._fallen["open"] = len(left)
         rest = len(everything) - len(self._exact) - sum(self._fallen.values())
         self._fallen["operators"] = rest
-        return ServiceOutcome(
-            services, left, self._fallen, len(self._exact), len(everything), len(self._ways)
-        )
+        return ServiceOutcome(services, left, self._fallen, len(self._exact), len(everything), len(self.ways))
 
     @property
     def _sampled(self) -> int:
         """Architectures to begin with: fewer where there are many ways to serve, so that something is known soon."""
-        return int(np.clip(_SAMPLED_BOUNDS // max(len(self._ways), 1), _LEAST_SAMPLE, _SAMPLE))
+        return int(np.clip(_SAMPLED_BOUNDS // max(len(self.ways), 1), _LEAST_SAMPLE, _SAMPLE))
 
     @cached_property
     def _limits(self) -> SolveLimits:
@@ -193,7 +191,8 @@ class ServiceSearch:
         return tuple(range(len(self.costs.sums)))
 
     @cached_property
-    def _ways(self) -> list[Way]:
+    def ways(self) -> list[Way]:
+        """All ways to serve."""
         return [way for group in self._groups for way in group.ways]
 
     def _least(self, bound: PassBound, grids: Sequence[int], rows: Rows) -> tuple[LeastPasses, ...]:
@@ -203,7 +202,7 @@ class ServiceSearch:
     def _way_hopes(self, bounds: ServiceBounds, rows: Rows, groups: list[_Group]) -> Floats:
         """Worth of every way of some groups at most, (ways, A); of others nothing. LimitsOver once time is over."""
         tokens = self.request.plans.traffic.output_tokens
-        found, start = np.zeros((len(self._ways), len(rows))), 0
+        found, start = np.zeros((len(self.ways), len(rows))), 0
         for group in self._groups:
             if group in groups:
                 for way, into in zip(group.ways, found[start:], strict=False):
@@ -384,7 +383,7 @@ class ServiceSearch:
                 return self._unfinished(rows, left.max(axis=0))
             self._exact.add(int(rows[row]))
             left[way, row] = 0.0
-            service = exact[row].best(self._ways[way])
+            service = exact[row].best(self.ways[way])
             known = self._found.get(int(rows[row]))
             if service is not None and (known is None or service.worth > known.worth):
                 self._found[int(rows[row])] = service

@@ -14,7 +14,9 @@ from phaze.inputs.options.option_model import Options
 
 if TYPE_CHECKING:
     from phaze.explore.documents.result_document import ResultDocument
+    from phaze.explore.documents.serving_document import ServingDocument
     from phaze.explore.request.explore_request import ExploreRequest
+    from phaze.explore.services.service_request import ServiceRequest
     from phaze.inputs.options.search_options import RunOptions
 
 _SEARCHING = ("run", "evaluate", "compare", "sweep")
@@ -95,6 +97,16 @@ def request_of(document: ResultDocument, run: Path) -> ExploreRequest:
     if any(result.placement.plan is None for result in document.best.workloads.values()):
         raise InputError(f"{run} has no plan of its best design: it was changed")
     return request
+
+
+def service_of(document: ServingDocument, run: Path) -> ServiceRequest:
+    """The request behind a run of `dse run --serve`. Raises InputError as `request_of` does."""
+    from phaze.inputs.run_inputs import make_service
+
+    options = asked_of_run(document.manifest, run)
+    if options.serve is None:
+        raise InputError(f"{run} was asked about training and answers for a service: it was changed")
+    return make_service(options)
 
 
 def question_of(document: ResultDocument, run: Path, verb: str) -> ExploreRequest:

@@ -58,6 +58,92 @@ def test_the_chip_of_a_service_and_its_plan_again(run, dse, tmp_path):
     assert "no point is better than" in page
 
 
+PAIR = """
+schema_version: 1
+name: pair
+axes:
+  - {fields: [tensor_cores], values: [1, 5]}
+  - {fields: [tensor_core_rows], values: [64, 256]}
+  - {fields: [hbm_stacks], values: [2, 4]}
+"""
+
+
+@pytest.fixture(scope="module")
+def two_chips(tmp_path_factory):
+    """A run for one chip and for two, as a document."""
+    folder = tmp_path_factory.mktemp("pair")
+    (folder / "served.yaml").write_text(SERVED)
+    (folder / "pair.yaml").write_text(PAIR)
+    phaze.explore_service(
+        folder / "served.yaml",
+        space=folder / "pair.yaml",
+        serve="saturated",
+        objective="cost_per_million_tokens",
+        prompt=256,
+        output_tokens=32,
+        devices=3,
+        designs="2",
+        disaggregate=True,
+        out=folder / "run",
+    )
+    return folder / "run"
+
+
+def test_two_chips_are_told_and_planned_again(two_chips, dse, tmp_path):
+    told = json.loads((two_chips / "result.json").read_text())
+    pair = told["two_chips"]
+    assert pair["optimal"]
+    assert pair["gain"] > 0
+    assert told["request"]["designs"] == 2
+    cost = pair["cost"]["cost_per_million_tokens_usd"]
+    assert cost == pytest.approx(1 / pair["objective_value"])
+    assert cost < told["cost"]["cost_per_million_tokens_usd"]
+    code, _, _ = dse("report", two_chips, "--out", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert code == 0
+    assert all(chip["id"] in page for chip in pair["chips"])
+    assert "its design and mask sets" in page
+
+
+def test_certify_works_a_service_and_its_pair_out_again(two_chips, dse, tmp_path):
+    code, out, _ = dse("certify", two_chips, "--samples", 3, "--json")
+    report = json.loads(out)
+    assert (code, report["passed"]) == (0, True)
+    assert len(report["samples"]) == 3
+    assert not [path for path in report["unchecked"] if path.startswith(("best", "cost", "chip", "request"))]
+    told = json.loads((two_chips / "result.json").read_text())
+    for place, wrong in (
+        (("best", "tokens_per_s"), 1.01),
+        (("certificate", "objective_value"), 1.01),
+        (("certificate", "upper_bound"), 0.9),
+        (("certificate", "space_size"), 2),
+        (("next_best", 0, "objective_value"), 2.0),
+        (("two_chips", "objective_value"), 1.01),
+        (("two_chips", "gain"), 2.0),
+        (("two_chips", "upper_bound"), 0.99),
+        (("two_chips", "cost", "cost_per_million_tokens_usd"), 0.9),
+        (("two_chips", "second_design", "saved_per_million_tokens_usd"), 1.1),
+        (("two_chips", "chips", 0, "tdp_w"), 0.5),
+        (("two_chips", "best", "pools", 1, "batch"), 2.0),
+    ):
+        changed = json.loads(json.dumps(told))
+        *path, last = place
+        within = changed
+        for key in path:
+            within = within[key]
+        within[last] *= wrong
+        (tmp_path / "result.json").write_text(json.dumps(changed))
+        code, out, _ = dse("certify", tmp_path / "result.json", "--samples", 0, "--json")
+        assert (code, json.loads(out)["passed"]) == (5, False), place
+
+
+def test_two_chips_in_words(run):
+    code, out, _ = run("--serve", "saturated", "--designs", "2", "--disaggregate")
+    assert code == 0
+    assert "A second chip" in " ".join(out.split())
+    assert "pairs of pools" in " ".join(out.split())
+
+
 def test_an_engine_counts(run, tmp_path):
     """Fewer tokens than without, and `dse plan serving` has the same under that engine."""
     code, out, _ = run("--serve", "concurrency=8", "--json")
@@ -87,6 +173,9 @@ def test_the_answer_in_words(run):
         (("--serve", "saturated", "--strategy", "random"), "--strategy is not for a service", 2),
         (("--tpot", "5ms"), "--prompt is for a service: give --serve", 2),
         (("--serve", "saturated", "--engine", "vlm"), "vlm", 2),
+        (("--serve", "saturated", "--designs", "2"), "leave out --no-disaggregate", 2),
+        (("--serve", "concurrency=4", "--designs", "2", "--disaggregate"), "not for clients", 2),
+        (("--serve", "saturated", "--designs", "per-stage"), "--designs per-stage is not for a service", 2),
         (("--serve", "saturated", "--tpot", "1ns"), "time per output token", 3),
         (("--serve", "saturated", "--power", "1W"), "keeps the budgets", 3),
     ],

@@ -216,7 +216,7 @@ def check_bounds(asked):
     kept = 0
     for row in rows[::4].tolist():
         exact = ExactServices(search.worth, search.costs.chips, row, row, search.costs.candidates.varied)
-        for number, way in enumerate(search._ways):
+        for number, way in enumerate(search.ways):
             service = exact.best(way)
             if service is not None:
                 kept += 1
@@ -236,7 +236,7 @@ def test_bounds_are_tight_where_nothing_is_left_out(source, few, network):
         search._groups,
     )
     exact = ExactServices(search.worth, search.costs.chips, 0, 0, search.costs.candidates.varied)
-    for number, way in enumerate(search._ways):
+    for number, way in enumerate(search.ways):
         service = exact.best(way)
         if service is not None:
             assert hopes[number, 0] <= 1.1 * service.worth
@@ -272,7 +272,7 @@ def test_chips_that_group_the_same_cores_otherwise_are_told_once(source, network
         ExactServices(search.worth, search.costs.chips, row, row, search.costs.candidates.varied)
         for row in range(4)
     ]
-    services = sorted((one.best(search._ways[0]) for one in exact), key=lambda one: -one.worth)
+    services = sorted((one.best(search.ways[0]) for one in exact), key=lambda one: -one.worth)
     kinds = distinct_services(services, asked)
     cores = [one.space.architecture.fields["tensor_cores"] for one in kinds]
     assert kinds[0] is services[0]
