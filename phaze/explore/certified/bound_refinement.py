@@ -26,7 +26,7 @@ from phaze.explore.certified.search_state import (
 from phaze.explore.frontier.search_axes import maximised
 from phaze.explore.request.search_progress import Clock, Progress
 from phaze.scheduling.passes import SolveLimits
-from phaze.tolerances import FEW_STATES, PASS_STATES, POINT_STATES, SETTLED_STATES
+from phaze.tolerances import BOUND_ROUNDING, FEW_STATES, PASS_STATES, POINT_STATES, SETTLED_STATES
 
 STEPS = {
     BoundStage.PLACEMENT: FEW_STATES,
@@ -67,7 +67,7 @@ class Refinement:
         self._clock = clock
         self._progress = progress
         self._best = 0.0
-        self._learnt = False
+        self._learnt: list[Reached] = []
         self._least = 1
         self.holds_all = False
         self.pool = PointPool.empty()
@@ -89,7 +89,7 @@ class Refinement:
         """
         self._least = WORTH_BATCH if early else 1
         while len(self.pool) > most and not (self._clock.half_over if early else self._clock.over):
-            if not len(at := self._most_promising(BoundStage.PATH, self._points.batch)):
+            if not len(at := self._first_rows()):
                 return
             self._points.foresee(self._first_in)
             self._advance(at, BoundStage.PATH)
@@ -139,21 +139,33 @@ class Refinement:
 
     def _first_in(self, configs: Flags) -> PointPool:
         """What `tighten` takes first of points in some configs, (configs,)."""
-        at = np.flatnonzero((self.pool.stage == BoundStage.PATH) & configs[self.pool.config])
-        return self.pool.take(self._most_promising_of(self._worthwhile(at), self._points.batch))
+        return self.pool.take(self._first_rows(configs))
+
+    def _first_rows(self, configs: Flags | None = None) -> Rows:
+        """Positions of what `tighten` takes first, of points in some configs, (configs,), where these are given.
+
+        Points that are not tightened stand in the order in which `take_in` put them: nothing is sorted.
+        """
+        pool, most = self.pool, self._points.batch
+        waiting = pool.stage == BoundStage.PATH
+        if configs is not None:
+            waiting &= configs[pool.config]
+        if self._least > 1:
+            count = np.bincount(pool.config[waiting], minlength=self._points.configs)
+            waiting &= (count >= self._least)[pool.config]
+        if pool.others.shape[1] != 1:
+            return self._most_promising_of(np.flatnonzero(waiting), most)
+        hoped = np.maximum.accumulate(np.where(waiting, pool.bound, 0.0))
+        top = np.flatnonzero(waiting & (pool.bound == hoped))
+        if not len(top):
+            return top
+        mine = np.flatnonzero(waiting & (pool.config == pool.config[top[self._gain(top).argmax()]]))
+        first: Rows = mine[np.lexsort((-self._gain(mine), -(pool.bound[mine] / hoped[mine])))[:most]]
+        return first
 
     def _most_promising(self, stage: BoundStage, most: int) -> Rows:
         """The most urgent points in the config that has the very most to gain: one config's share their costs."""
-        at = np.flatnonzero(self.pool.stage == stage)
-        return self._most_promising_of(self._worthwhile(at) if stage == BoundStage.PATH else at, most)
-
-    def _worthwhile(self, at: Rows) -> Rows:
-        """Those of some points that are enough of their config to be looked at now."""
-        if self._least <= 1 or not len(at):
-            return at
-        config = self.pool.config[at]
-        found: Rows = at[np.bincount(config)[config] >= self._least]
-        return found
+        return self._most_promising_of(np.flatnonzero(self.pool.stage == stage), most)
 
     def _most_promising_of(self, at: Rows, most: int) -> Rows:
         """The same of some of the points."""
@@ -174,10 +186,14 @@ class Refinement:
     def _let_go(self, keep: Flags, at: Rows) -> None:
         """Let go of points that are not to be kept, (N,), and of those that cannot matter any more: these are counted.
 
-        `at`: the points that may have fallen since the last time; all where more is reached than then.
+        `at`: the points that may have fallen since the last time, beside those that what is reached since rules out.
         """
-        pool, rows = self.pool, np.flatnonzero(keep) if self._learnt else at[keep[at]]
-        others, bound, self._learnt = pool.others[rows], pool.bound[rows], False
+        pool, rows = self.pool, at[keep[at]]
+        if self._learnt:
+            may = keep & self._behind_what_is_learnt()
+            may[rows] = True
+            rows, self._learnt = np.flatnonzero(may), []
+        others, bound = pool.others[rows], pool.bound[rows]
         fell = ~self._relevance.matters(others, bound)
         if fell.any():
             near = self._relevance.near(others, bound)
@@ -186,6 +202,15 @@ class Refinement:
             keep[rows[fell]] = False
         if not keep.all():
             self.pool = pool.take(keep)
+
+    def _behind_what_is_learnt(self) -> Flags:
+        """Points of the pool that what was learnt may rule out: no better anywhere than the best of it, (N,)."""
+        least = np.min([one.others for one in self._learnt], axis=0)
+        lead = max(one.lead for one in self._learnt) * self._relevance.slack * (1 + BOUND_ROUNDING)
+        found = self.pool.bound <= lead
+        for column, value in zip(self.pool.others.T, least.tolist(), strict=True):
+            found &= column >= value
+        return found
 
     def _count(self, bound: Floats, stage: NDArray[np.int8]) -> None:
         """Count points that cannot matter where they fell."""
@@ -238,7 +263,8 @@ class Refinement:
             (self.evaluated if found.met[i] else self.reached)[point] = one
             if one.lead > 0:
                 self._best = max(self._best, one.lead)
-                self._learnt |= self._relevance.known.add(one.others, one.lead, self._points.key(point, one))
+                if self._relevance.known.add(one.others, one.lead, self._points.key(point, one)):
+                    self._learnt.append(one)
 
     def _report(self, what: str) -> None:
         done = len(self.evaluated)

@@ -5,7 +5,7 @@ first.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
@@ -17,7 +17,7 @@ from phaze.errors import NOTHING_KNOWN, OutOfTimeError
 from phaze.explore.certified.block_screening import Screened
 from phaze.explore.certified.bound_refinement import Refinement
 from phaze.explore.certified.search_points import SearchPoints
-from phaze.explore.certified.search_state import Outcome, PointPool, Relevance, Undecided
+from phaze.explore.certified.search_state import Outcome, Point, PointPool, Relevance, Undecided
 from phaze.explore.evaluation.design_candidates import Block
 from phaze.explore.request.search_progress import Clock, Progress
 
@@ -235,9 +235,10 @@ class CertifiedSearch:
         self._undecided.add(pool.others, pool.bound)
         # Stopped early: what is reached counts, though it may not be the best of its point.
         if fallen["open"] or self._relevance.slack > 1.0:
-            waiting = set(zip(pool.number.tolist(), pool.config.tolist(), strict=True))
-            for point in refinement.reached.keys() - evaluated.keys():
-                fallen["open" if point in waiting else "placement"] -= 1
+            some = refinement.reached.keys() - evaluated.keys()
+            waiting = self._waiting(some)
+            fallen["open"] -= waiting
+            fallen["placement"] -= len(some) - waiting
             evaluated = {**refinement.reached, **evaluated}
         frontier = self._points.axes.archive()
         for point, one in evaluated.items():
@@ -251,3 +252,9 @@ class CertifiedSearch:
             frontier=frontier,
             undecided=self._undecided.beyond(frontier),
         )
+
+    def _waiting(self, some: Collection[Point]) -> int:
+        """How many of some points are still in the pool, which may hold a million."""
+        pool, configs = self._refinement.pool, self._points.configs
+        asked = np.array([number * configs + config for number, config in some], dtype=np.int64)
+        return len(np.intersect1d(asked, pool.number * configs + pool.config))
