@@ -296,6 +296,7 @@ def text(rows: Sequence[Row]) -> str:
     ]
     measured = f"Measured here: {len(rows)} of the {len(corpus())} models that the corpus names. {_by_nature(rows)}\n"
     parts = ["# Models imported from four libraries\n", _INTRODUCTION, measured, table(headers, lines)]
+    parts += ["\n## The slowest and the largest\n", _SPENT, table(("model", "time", "memory"), _most(rows))]
     if others:
         parts += ["\n## What does not come in\n", _left(("model", "", "what is said"), others)]
     if unequal:
@@ -319,6 +320,15 @@ def _by_nature(rows: Sequence[Row]) -> str:
     )
 
 
+def _most(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    """The ten that took longest, and those of the ten with most memory that are not among them."""
+    inside = [row for row in rows if row["status"] == "imported"]
+    kept = sorted(inside, key=lambda row: -row["seconds"])[:_LISTED]
+    large = sorted(inside, key=lambda row: -row["bytes"])[:_LISTED]
+    kept += [row for row in large if row not in kept]
+    return [(row["case"], duration(row["seconds"]), f"{row['bytes'] / 1e6:.0f} MB") for row in kept]
+
+
 def _left(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A table of words."""
     lines = [headers, ["---"] * len(headers), *rows]
@@ -338,6 +348,12 @@ def _counts(name: str, rows: Sequence[Row]) -> tuple[str, ...]:
     numbers = (len(rows), kinds["imported"], share, equal[True], equal[False], equal[None], slow, large)
     return (name, *map(str, numbers), slowest)
 
+
+_LISTED = 10
+
+_SPENT = """\
+Processor time and peak memory, the ten that took longest first, then what else is among the ten with most memory.
+"""
 
 _REASONS = """
 Where it was looked into: PyTorch also runs what nothing reads (the last encoder of canine, 2.42e12; a pooler beside a

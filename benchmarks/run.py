@@ -3,8 +3,8 @@
     python benchmarks/run.py PART|all [--data DIR] [--out DIR|FILE.md|FILE.json]
 
 PART is schedules, placement, plans, planning, layer-widths, joint, everywhere, growth, product, scaling, estimates,
-workload, imports or convergence; `all` leaves out everywhere, which takes hours, and imports, which needs four
-libraries.
+workload, imports, imported-searches or convergence; `all` leaves out everywhere, which takes hours, and imports and
+imported-searches, which need four libraries.
 `--data` is a folder with scheduling/*.json and placement/*.json (formats dse-schedule/1 and dse-placement/1); without
 it only seeded instances are solved.
 Writes nothing without `--out` and `--answers`.
@@ -24,6 +24,7 @@ import convergence_tables
 import estimates
 import everywhere
 import growth
+import imported_searches
 import imports
 import joint
 import layer_widths
@@ -108,9 +109,12 @@ _MEASURED: dict[str, Callable[[argparse.Namespace], Report]] = {
     "estimates": lambda _: estimates.report(),
     "workload": lambda _: workload.report(workload.measure(tell)),
     "imports": lambda asked: imports.measured(tell, asked.search_limit, asked.only, asked.runs),
+    "imported-searches": lambda asked: imported_searches.measured(
+        tell, asked.search_limit, asked.only, asked.runs
+    ),
     "convergence": _searches,
 }
-_APART = ("everywhere", "imports")  # parts that `all` leaves out
+_APART = ("everywhere", "imports", "imported-searches")  # parts that `all` leaves out
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -25,13 +25,13 @@ Names = Mapping[str, Any]
 
 
 class Background:
-    """The functions of a module, as fast as they are by now."""
+    """The functions of some modules, which share no name for two things, as fast as they are by now."""
 
-    def __init__(self, module: ModuleType, sample: Callable[[Names], object]) -> None:
+    def __init__(self, sample: Callable[[Names], object], *parts: ModuleType) -> None:
         """Start to compile all that `sample` calls, for the types it calls with."""
-        self._plain = vars(module)
-        worker = ThreadPoolExecutor(1, thread_name_prefix=module.__name__)
-        self._build: Future[Names] = worker.submit(_build, module, sample)
+        self._plain = {name: value for part in parts for name, value in vars(part).items()}
+        worker = ThreadPoolExecutor(1, thread_name_prefix=parts[-1].__name__)
+        self._build: Future[Names] = worker.submit(_build, sample, *parts)
         worker.shutdown(wait=False)
 
     @property
@@ -45,8 +45,8 @@ class Background:
         self._build.exception()
 
 
-def _build(module: ModuleType, sample: Callable[[Names], object]) -> Names:
-    names = compiled(module)
+def _build(sample: Callable[[Names], object], *parts: ModuleType) -> Names:
+    names = compiled(*parts)
     sample(names)
     return names
 

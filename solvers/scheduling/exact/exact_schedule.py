@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf
+from math import inf, isinf
 from time import monotonic
 
 from ...arrays import Floats
-from ..improve.local_search import follow, polish, suggest
+from ..improve.local_search import follow, polish, suggest, vary
 from ..indexed_problem import IndexedProblem
 from ..list_scheduling import incumbent
 from ..mode_relaxation import weightings
 from ..phases.phase_sequences import MOST_OPERATORS
-from ..phases.phases_with_work import PhaseSearch
+from ..phases.phases_with_work import PhaseSearch, priced
+from ..phases.priced_phases import Prices
 from ..schedule_bounds import critical_path_s
 from ..schedule_plan import SAME, Outcome, SearchLimits
 from .compact_search import CompactSearch, packable
@@ -25,8 +26,9 @@ MANY_STATES, WIDE_STATES = 100_000, 30_000
 """States expanded under the stronger bounds before local search is worth its time, and of graphs too wide for bounds of
 states in phases."""
 
-GREEDS = (1.3, 1.1, 1.0)
-"""How greedily sequences of phases are looked for, in turn: greedy ones make schedules that the last needs not beat."""
+GREEDS = (1.3, 1.1)
+"""How greedily sequences of phases are looked for, in turn, before the shortest: greedy ones make schedules that it
+needs not beat."""
 
 FEW_LABELS, MANY_LABELS = 1 << 13, 1 << 17
 """Labels of sequences of phases expanded before all else, and once local search has found what it can."""
@@ -36,6 +38,15 @@ SOON = 0.2
 
 PHASED = 0.5
 """The same for sequences of phases."""
+
+PRICED = 0.05
+"""The same for the prices of these."""
+
+VARIED = 0.8
+"""The same for local search around the best plan of a wide graph."""
+
+FEW_TURNS, MANY_TURNS = 3, 1_000
+"""Most turns of that."""
 
 BEAM_WIDTHS = (10, 100, 1_000)
 """States kept per number of ended operators; the next only pays where the last left a gap."""
@@ -90,15 +101,15 @@ def _search(ix: IndexedProblem, outcome: Outcome, limits: SearchLimits) -> None:
     rows = weightings(ix, outcome.tighten(ix))
     wide = ix.size > MOST_OPERATORS
     _stage(ix, outcome, _soon(limits), rows=rows, width=BEAM_WIDTHS[0])
-    if wide:
-        _few_phases(ix, outcome, limits, rows)
+    settled = wide and _few_phases(ix, outcome, limits, rows)
     _stage(ix, outcome, _soon(limits), rows=rows, states=WIDE_STATES if wide else MANY_STATES)
     if outcome.over(limits):
         return
     if not wide:
-        _few_phases(ix, outcome, limits, rows)
+        settled = _few_phases(ix, outcome, limits, rows)
         suggest(ix, outcome, limits)
-    _phases(ix, outcome, limits, weightings(ix, outcome.tighten(ix)), MANY_LABELS, 1.0)
+    if not settled:
+        _shortest_phases(ix, outcome, limits, weightings(ix, outcome.tighten(ix)), MANY_LABELS)
     for width in BEAM_WIDTHS[1:]:
         began, before = monotonic(), outcome.work["states"]
         _stage(ix, outcome, limits, rows=rows, width=width)
@@ -106,26 +117,57 @@ def _search(ix: IndexedProblem, outcome: Outcome, limits: SearchLimits) -> None:
             break
     polish(ix, outcome, limits)
     if wide:
-        polish(ix, outcome, limits, long=True)
+        _vary(ix, outcome, limits)
     _stage(ix, outcome, limits, rows=rows)
     for width in LAST_WIDTHS:
         _stage(ix, outcome, limits, rows=rows, width=width)
 
 
-def _few_phases(ix: IndexedProblem, outcome: Outcome, limits: SearchLimits, rows: Floats) -> None:
-    """Greedy sequences of phases for their schedules, then the shortest one."""
+def _vary(ix: IndexedProblem, outcome: Outcome, limits: SearchLimits) -> None:
+    """Local search in turns, for most of what is left of the time; few where states are limited, or time is not."""
+    part = _soon(limits, VARIED)
+    unlimited = isinf(limits.deadline) or limits.states is not None
+    for turn in range(FEW_TURNS if unlimited else MANY_TURNS):
+        if outcome.over(part):
+            return
+        vary(ix, outcome, part, turn)
+
+
+def _few_phases(ix: IndexedProblem, outcome: Outcome, limits: SearchLimits, rows: Floats) -> bool:
+    """Greedy sequences of phases for their schedules, then the shortest one; whether more labels would change
+    nothing."""
     for greed in GREEDS:
         _phases(ix, outcome, limits, rows, FEW_LABELS, greed)
+    return _shortest_phases(ix, outcome, limits, rows, FEW_LABELS)
+
+
+def _shortest_phases(
+    ix: IndexedProblem, outcome: Outcome, limits: SearchLimits, rows: Floats, labels: int
+) -> bool:
+    """The shortest sequence of phases under prices made for the best schedule known; whether more labels would change
+    nothing."""
+    if outcome.over(limits):
+        return True
+    bounds = outcome.tighten(ix)
+    prices = priced(ix, bounds, rows, outcome.plan.makespan_s, _soon(limits, PRICED))
+    return _phases(ix, outcome, limits, rows, labels, prices=prices)
 
 
 def _phases(
-    ix: IndexedProblem, outcome: Outcome, limits: SearchLimits, rows: Floats, labels: int, greed: float
-) -> None:
-    """Bound by sequences of phases that owe work; the shortest one starts a local search."""
+    ix: IndexedProblem,
+    outcome: Outcome,
+    limits: SearchLimits,
+    rows: Floats,
+    labels: int,
+    greed: float = 1.0,
+    prices: Prices | None = None,
+) -> bool:
+    """Bound by sequences of phases that owe work; the shortest one starts a local search. Whether more labels would
+    change nothing."""
     if outcome.over(limits):
-        return
+        return True
     bounds = outcome.tighten(ix)
-    search = PhaseSearch(ix, bounds, outcome.plan.makespan_s, rows, 4 * labels, greed)
+    search = PhaseSearch(ix, bounds, outcome.plan.makespan_s, rows, 4 * labels, greed, prices)
     left = inf if limits.states is None else (limits.states - outcome.work["states"]) / 2
     search.run(min(labels, left), _soon(limits, PHASED))
     outcome.work["states"] += search.expanded
@@ -133,6 +175,7 @@ def _phases(
     order = search.order()
     if order is not None:
         follow(ix, outcome, limits, order)
+    return search.settled
 
 
 def _soon(limits: SearchLimits, part: float = SOON) -> SearchLimits:

@@ -21,6 +21,10 @@ LEHMER, MODULUS = 48271, (1 << 31) - 1
 """The minimal standard random numbers: the same compiled or not, on any machine."""
 
 
+HOPELESS = 1.04
+"""How many times the length that is accepted a trial may take before it is justified."""
+
+
 class Graph(NamedTuple):
     """Latency (O, M), demand (O, M, R), modes per operator (O,), capacity (R,), and neighbours in two lists:
     those of operator i are `near[first[i] : first[i + 1]]`, predecessors (row 0) or successors (row 1)."""
@@ -137,9 +141,14 @@ def end(g: Graph, w: Work, way: int, i: int, turned: bool) -> float:
     return -start - float(g.latency[i, w.mode[TRIAL, i]]) if turned else start
 
 
-def evaluate(g: Graph, w: Work) -> float:
-    """Length of the justified schedule of the trial; leaves the trial in the order of its starts."""
+def evaluate(g: Graph, w: Work, most: float) -> float:
+    """Length of the justified schedule of the trial; leaves the trial in the order of its starts.
+
+    A trial that is longer than `most` as it is is not justified: what it would be shortened by hardly suffices.
+    """
     length = generate(g, w, FORWARD)
+    if length > most:
+        return length
     while True:
         sort(g, w, FORWARD, True)
         generate(g, w, BACKWARD)
@@ -192,7 +201,7 @@ def copy(w: Work, source: int, target: int) -> None:
 
 def judge(g: Graph, w: Work, slack: float) -> None:
     """Evaluate the trial; accept it if it is not worse by more than the slack, keep it if it is the best."""
-    found = evaluate(g, w)
+    found = evaluate(g, w, (w.length[NOW] + slack) * HOPELESS)
     if found <= w.length[NOW] + slack:
         w.length[NOW] = found
         copy(w, TRIAL, NOW)

@@ -32,13 +32,15 @@ class Start(NamedTuple):
 class LocalSearchLimits(NamedTuple):
     """When to stop: after so many tries, at a time (`monotonic`), at a makespan (s).
 
-    `heat` is by how much of the makespan a worse schedule may be accepted at first; it shrinks to nothing.
+    `heat` is by how much of the makespan a worse schedule may be accepted at first; it shrinks to nothing, with
+    tries or, where it is short, with time. `seed` starts the random numbers.
     """
 
     tries: int
     deadline: float
     enough_s: float = 0.0
     heat: float = 0.015
+    seed: int = 1
 
 
 def improve(ix: IndexedProblem, start: Start, limits: LocalSearchLimits) -> Plan:
@@ -49,12 +51,15 @@ def improve(ix: IndexedProblem, start: Start, limits: LocalSearchLimits) -> Plan
     """
     graph = _graph(ix)
     work = _work(ix, graph, start)
+    work.random[0] = limits.seed
     kernel_moves.judge(graph, work, 0.0)
     choice = np.flatnonzero(graph.modes > 1).astype(np.int64)
+    began = monotonic()
     for done in range(0, limits.tries, SLICE):
-        if work.length[BEST] <= limits.enough_s or monotonic() > limits.deadline:
+        now = monotonic()
+        if work.length[BEST] <= limits.enough_s or now > limits.deadline:
             break
-        heat = limits.heat * (1.0 - done / limits.tries)
+        heat = limits.heat * (1.0 - max(done / limits.tries, (now - began) / (limits.deadline - began)))
         _moves().names["anneal"](graph, work, choice, min(SLICE, limits.tries - done), heat)
     modes, starts = [0] * ix.size, [0.0] * ix.size
     for k, i in enumerate(ix.order):
@@ -65,7 +70,7 @@ def improve(ix: IndexedProblem, start: Start, limits: LocalSearchLimits) -> Plan
 @cache
 def _moves() -> Background:
     """The moves, compiled once per process."""
-    return Background(kernel_moves, _sample)
+    return Background(_sample, kernel_moves)
 
 
 def _sample(names: Names) -> None:
@@ -146,14 +151,18 @@ NODES = 50
 TRIES = 3_000
 """Schedules that the local search makes from each start."""
 
-FEW_TRIES, MORE_TRIES = 1_000, 10_000
-"""The same from a sequence of phases, and where nothing else is expected to help."""
+FEW_TRIES, MORE_TRIES = 1_000, 12_000
+"""The same from a sequence of phases, and in turns, where nothing else is expected to help: one long search finds what
+several short ones do not."""
+
+SEEDS = 7919
+"""Distance of the random numbers of one turn from those of the next."""
 
 HEATS = (0.005, 0.015, 0.03)
 """How boldly a plan is varied, in turn: none is best for every problem."""
 
-PART, LONG = 0.1, 0.25
-"""Most of the time left that one step may take, and one with more tries."""
+PART = 0.1
+"""Most of the time left that one step may take."""
 
 
 def suggest(ix: IndexedProblem, outcome: Outcome, limits: SearchLimits) -> None:
@@ -176,11 +185,16 @@ def follow(ix: IndexedProblem, outcome: Outcome, limits: SearchLimits, order: Ph
     _improve(ix, outcome, limits, Start(modes, order.number), HEATS[1], FEW_TRIES)
 
 
-def polish(ix: IndexedProblem, outcome: Outcome, limits: SearchLimits, *, long: bool = False) -> None:
+def polish(ix: IndexedProblem, outcome: Outcome, limits: SearchLimits) -> None:
     """Improve the plan by local search around it."""
-    tries, part = (MORE_TRIES, LONG) if long else (TRIES, PART)
     for heat in HEATS:
-        _improve(ix, outcome, limits, Start(outcome.plan.modes, outcome.plan.starts), heat, tries, part)
+        _improve(ix, outcome, limits, Start(outcome.plan.modes, outcome.plan.starts), heat)
+
+
+def vary(ix: IndexedProblem, outcome: Outcome, limits: SearchLimits, turn: int) -> None:
+    """Improve the plan by a longer local search around it, until the limits; every turn meets other schedules."""
+    start, seed = Start(outcome.plan.modes, outcome.plan.starts), 1 + SEEDS * turn
+    _improve(ix, outcome, limits, start, HEATS[1], MORE_TRIES, 1.0, seed)
 
 
 def _improve(
@@ -191,10 +205,11 @@ def _improve(
     heat: float,
     tries: int = TRIES,
     part: float = PART,
+    seed: int = 1,
 ) -> None:
     if not outcome.over(limits):
         until = _until(limits, part)
-        outcome.adopt(improve(ix, start, LocalSearchLimits(tries, until, outcome.lower_s, heat)))
+        outcome.adopt(improve(ix, start, LocalSearchLimits(tries, until, outcome.lower_s, heat, seed)))
 
 
 def _until(limits: SearchLimits, part: float = PART) -> float:

@@ -8,6 +8,9 @@ owed. A label of a set holds times: that of the phases, and for every weighting 
 group of length l and work w makes of time t, and of t and debt x, the times t + l and max(t + l, x + w); an operator
 alone adds to both. So no time shrinks when those before it grow: of two labels of a set, one that is nowhere later
 replaces the other. A time and what is left of its kind bound every schedule that a label stands for.
+
+Capacity need not be the whole of a length (`kernel_trunk.Steps`): operators that take long do nothing in short groups.
+What of the length is none adds to the debt.
 """
 
 from __future__ import annotations
@@ -15,13 +18,10 @@ from __future__ import annotations
 from math import inf
 from typing import NamedTuple
 
-from phaze.solvers.arrays import Floats, Integers
+from phaze.solvers.arrays import Flags, Floats, Integers
 
-WORD = 62
-"""Bits of a word of a set: signs stay out of it."""
-
-NONE = -1
-"""No set, no label, no group."""
+from .kernel_sets import NONE, copied, holds, include, slot_of
+from .kernel_trunk import counts
 
 DONE, BUDGET, ROOM = range(3)
 """Why a search returns: settled, labels expanded, or no room for the children of one more."""
@@ -29,11 +29,8 @@ DONE, BUDGET, ROOM = range(3)
 SETS, LABELS, HEAPED, EXPANDED, GOAL, COUNTERS = range(6)
 """Entries of `Pool.tally`."""
 
-HERE, THERE, GROUP, MASKS = range(4)
+HERE, THERE, GROUP, TRUNK, MASKS = range(5)
 """Rows of `Pool.mask`."""
-
-HALF = (1 << 31) - 1
-"""Mask of half of a word: the products of a hash stay below the sign."""
 
 
 class Graph(NamedTuple):
@@ -41,7 +38,10 @@ class Graph(NamedTuple):
 
     Neighbours of operator i are `near[way, first[way, i] : first[way, i + 1]]`: predecessors (0), successors (1).
     `beside`, `alone` (O,): seconds in a group and alone on the chip, inf where impossible. `work` (K, O): seconds of
-    work under K weightings.
+    work under K weightings. Of a length no capacity is the part `slack` (K,) and, for each of the Q steps of
+    `kernel_trunk.Steps` with the part `share` (K, Q), what the step does not count. `after` (1 + K, N): least time
+    after each of some `sets` (N, W), to which `slots` lead, of operators that others follow (`inner` (W,), bits);
+    `last` (1 + K, O): of every other one that is left. N may be 0.
     """
 
     first: Integers
@@ -49,6 +49,16 @@ class Graph(NamedTuple):
     beside: Floats
     alone: Floats
     work: Floats
+    slack: Floats
+    share: Floats
+    step: Floats
+    counted: Flags
+    jump: Floats
+    sets: Integers
+    slots: Integers
+    inner: Integers
+    after: Floats
+    last: Floats
 
 
 class Pool(NamedTuple):
@@ -113,32 +123,11 @@ def pop(m: Pool) -> int:
     return top
 
 
-def holds(m: Pool, row: int, i: int) -> bool:
-    """Whether a mask holds an operator."""
-    return (m.mask[row, i // WORD] >> i % WORD & 1) != 0  # type: ignore[no-any-return]
-
-
-def copy(m: Pool, source: int, target: int) -> None:
-    """Copy a mask."""
-    for w in range(m.mask.shape[1]):
-        m.mask[target, w] = m.mask[source, w]
-
-
 def known(g: Graph, m: Pool, row: int) -> int:
     """Number of the set of a mask, which is added if it is new."""
-    h = 0
-    for w in range(m.mask.shape[1]):
-        word = m.mask[row, w]
-        h = ((h & HALF) * 0x19660D + (word & HALF) * 0x2545F491 + (word >> 31) * 0x1B873593) & ((1 << 62) - 1)
-        h ^= h >> 15
-    at = (h >> 7) & (m.slots.shape[0] - 1)
-    while m.slots[at] != NONE:
-        s, same = m.slots[at], True
-        for w in range(m.mask.shape[1]):
-            same = same and m.sets[s, w] == m.mask[row, w]
-        if same:
-            return s  # type: ignore[no-any-return]
-        at = (at + 1) & (m.slots.shape[0] - 1)
+    at = slot_of(m.sets, m.slots, m.mask, row)
+    if m.slots[at] != NONE:
+        return m.slots[at]  # type: ignore[no-any-return]
     s = m.tally[SETS]
     m.tally[SETS] += 1
     m.slots[at], m.newest[s] = s, NONE
@@ -149,13 +138,13 @@ def known(g: Graph, m: Pool, row: int) -> int:
 
 
 def measure(g: Graph, m: Pool, row: int, s: int) -> None:
-    """Least time left after a set: paths, with those that must be alone in a row; and all the work left."""
+    """Least time left after a set: paths, with those that must be alone in a row; all the work left; priced phases."""
     size = g.beside.shape[0]
     longest, shared, serial = 0.0, 0.0, 0.0
     for k in range(g.work.shape[0]):
         m.rest[s, 1 + k] = 0.0
     for i in range(size - 1, -1, -1):
-        if holds(m, row, i):
+        if holds(m.mask, row, i):
             continue
         path, beside = 0.0, 0.0
         for e in range(g.first[1, i], g.first[1, i + 1]):
@@ -172,6 +161,23 @@ def measure(g: Graph, m: Pool, row: int, s: int) -> None:
         for k in range(g.work.shape[0]):
             m.rest[s, 1 + k] += g.work[k, i]
     m.rest[s, 0] = max(longest, shared + serial)
+    if g.after.shape[1]:
+        look_up(g, m, row, s)
+
+
+def look_up(g: Graph, m: Pool, row: int, s: int) -> None:
+    """Raise the least times left after a set to those of priced phases, if they are known."""
+    for w in range(m.mask.shape[1]):
+        m.mask[TRUNK, w] = m.mask[row, w] & g.inner[w]
+    n = g.slots[slot_of(g.sets, g.slots, m.mask, TRUNK)]
+    if n == NONE:
+        return
+    for k in range(g.after.shape[0]):
+        total = g.after[k, n]
+        for i in range(g.last.shape[1]):
+            if not holds(m.mask, row, i):
+                total += g.last[k, i]
+        m.rest[s, k] = max(m.rest[s, k], total)
 
 
 def replaced(m: Pool, s: int) -> bool:
@@ -212,20 +218,24 @@ def keep(m: Pool, label: int, s: int, group: int, upper: float) -> None:
     push(m, hope, new)
 
 
-def lengthen(m: Pool, label: int, length: float, alone: float) -> None:
+def lengthen(g: Graph, m: Pool, label: int, length: float, alone: float) -> None:
     """Times of a new label: a group of some length and the work owed, then operators alone."""
     new = m.tally[LABELS]
     time = m.time[label, 0] + length
     m.time[new, 0] = time + alone
     for k in range(1, m.time.shape[1]):
-        m.time[new, k] = max(time, m.time[label, k] + m.owed[k]) + alone
+        idle = g.slack[k - 1] * length
+        for q in range(g.step.shape[0]):
+            if g.share[k - 1, q] > 0.0:
+                idle += g.share[k - 1, q] * (length - counts(g.step[q], g.counted[q], length))
+        m.time[new, k] = max(time, m.time[label, k] + m.owed[k] + idle) + alone
 
 
 def left_alone(g: Graph, m: Pool, row: int) -> float:
     """Time of all operators outside a mask, one after the other alone on the chip."""
     total = 0.0
     for i in range(g.alone.shape[0]):
-        if not holds(m, row, i):
+        if not holds(m.mask, row, i):
             total += g.alone[i]
     return total
 
@@ -234,12 +244,12 @@ def lengths(g: Graph, m: Pool) -> int:
     """Sort the operators outside a set by the end of their longest path outside it; how many may be in a group."""
     count = 0
     for i in range(g.beside.shape[0]):
-        if holds(m, HERE, i):
+        if holds(m.mask, HERE, i):
             continue
         begin = 0.0
         for e in range(g.first[0, i], g.first[0, i + 1]):
             j = g.near[0, e]
-            if not holds(m, HERE, j):
+            if not holds(m.mask, HERE, j):
                 begin = max(begin, m.end[j])
         m.end[i] = begin + g.beside[i]
         if m.end[i] == inf:
@@ -256,7 +266,7 @@ def lengths(g: Graph, m: Pool) -> int:
 def only_last(g: Graph, m: Pool) -> bool:
     """Whether nothing follows any operator outside a set."""
     for i in range(g.alone.shape[0]):
-        if g.first[1, i] < g.first[1, i + 1] and not holds(m, HERE, i):
+        if g.first[1, i] < g.first[1, i + 1] and not holds(m.mask, HERE, i):
             return False
     return True
 
@@ -266,39 +276,44 @@ def finish(g: Graph, m: Pool, label: int, length: float, upper: float) -> None:
     rest = left_alone(g, m, GROUP)
     if rest == inf:
         return
-    lengthen(m, label, length, rest)
+    lengthen(g, m, label, length, rest)
     group = known(g, m, GROUP)
     for w in range(m.mask.shape[1]):
         m.mask[THERE, w] = 0
     for i in range(g.alone.shape[0]):
-        m.mask[THERE, i // WORD] |= 1 << i % WORD
+        include(m.mask, THERE, i)
     keep(m, label, known(g, m, THERE), group, upper)
 
 
 def groups(g: Graph, m: Pool, label: int, upper: float) -> None:
     """Every group that may come next; where nothing follows any operator, with all the rest."""
-    last, count, at = only_last(g, m), lengths(g, m), 0
-    copy(m, HERE, GROUP)
+    last, count, at, jump = only_last(g, m), lengths(g, m), 0, 0
+    copied(m.mask, HERE, GROUP)
     for k in range(m.time.shape[1]):
         m.owed[k] = 0.0
     if last:
         finish(g, m, label, 0.0, upper)
     while at < count:
         length = m.end[m.order[at]]
-        if m.time[label, 0] + length >= upper:
-            return
         while at < count and m.end[m.order[at]] <= length:
             i = m.order[at]
-            m.mask[GROUP, i // WORD] |= 1 << i % WORD
+            include(m.mask, GROUP, i)
             for k in range(g.work.shape[0]):
                 m.owed[1 + k] += g.work[k, i]
             at += 1
-        if last:
-            finish(g, m, label, length, upper)
-        else:
-            s = known(g, m, GROUP)
-            lengthen(m, label, length, 0.0)
-            keep(m, label, s, s, upper)
+        longer = m.end[m.order[at]] if at < count else inf
+        while length < longer:
+            if m.time[label, 0] + length >= upper:
+                return
+            if last:
+                finish(g, m, label, length, upper)
+            else:
+                s = known(g, m, GROUP)
+                lengthen(g, m, label, length, 0.0)
+                keep(m, label, s, s, upper)
+            while jump < g.jump.shape[0] and g.jump[jump] <= length:
+                jump += 1
+            length = g.jump[jump] if jump < g.jump.shape[0] else inf
 
 
 def singles(g: Graph, m: Pool, label: int, upper: float) -> None:
@@ -306,15 +321,15 @@ def singles(g: Graph, m: Pool, label: int, upper: float) -> None:
     for k in range(m.time.shape[1]):
         m.owed[k] = 0.0
     for i in range(g.alone.shape[0]):
-        if g.alone[i] == inf or g.first[1, i] == g.first[1, i + 1] or holds(m, HERE, i):
+        if g.alone[i] == inf or g.first[1, i] == g.first[1, i + 1] or holds(m.mask, HERE, i):
             continue
         free = True
         for e in range(g.first[0, i], g.first[0, i + 1]):
-            free = free and holds(m, HERE, g.near[0, e])
+            free = free and holds(m.mask, HERE, g.near[0, e])
         if free:
-            copy(m, HERE, THERE)
-            m.mask[THERE, i // WORD] |= 1 << i % WORD
-            lengthen(m, label, 0.0, g.alone[i])
+            copied(m.mask, HERE, THERE)
+            include(m.mask, THERE, i)
+            lengthen(g, m, label, 0.0, g.alone[i])
             keep(m, label, known(g, m, THERE), NONE, upper)
 
 
@@ -331,7 +346,7 @@ def search(g: Graph, m: Pool, upper: float, budget: int) -> int:
     """Expand labels until `EXPANDED` reaches `budget`, those with the least key first, until one is a whole sequence
     of phases (the `GOAL`) or none is below `upper`."""
     size = g.beside.shape[0]
-    room = m.at.shape[0] - 2 * size - 4
+    room = m.at.shape[0] - 2 * size - 2 * g.jump.shape[0] - 4
     while m.tally[HEAPED] > 0:
         if m.greed[0] == 1.0 and m.key[0] >= upper:
             return DONE
@@ -346,7 +361,7 @@ def search(g: Graph, m: Pool, upper: float, budget: int) -> int:
         for w in range(m.mask.shape[1]):
             m.mask[HERE, w] = m.sets[s, w]
         for i in range(size):
-            ended = ended and holds(m, HERE, i)
+            ended = ended and holds(m.mask, HERE, i)
         if ended:
             m.tally[GOAL] = label
             return DONE

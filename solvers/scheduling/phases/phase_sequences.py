@@ -50,7 +50,7 @@ class Kernel:
 
     def _compiled(self) -> Names:
         if self._built is None:
-            self._built = Background(kernel_phases, _sample)
+            self._built = Background(_sample, kernel_phases)
             self._built.wait()
         return self._built.names
 

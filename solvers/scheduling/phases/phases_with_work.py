@@ -10,13 +10,13 @@ from time import monotonic
 from typing import NamedTuple
 
 import numpy as np
-from phaze.solvers.arrays import Floats
+from phaze.solvers.arrays import Flags, Floats
 
 from ..indexed_problem import IndexedProblem
 from ..machine_code import Background, Names
 from ..schedule_bounds import Bounds
 from ..schedule_plan import SAME, SearchLimits
-from . import kernel_labels
+from . import kernel_labels, kernel_sets, kernel_trunk
 from .kernel_labels import (
     BUDGET,
     COUNTERS,
@@ -27,10 +27,11 @@ from .kernel_labels import (
     MASKS,
     NONE,
     ROOM,
-    WORD,
     Graph,
     Pool,
 )
+from .kernel_sets import WORD
+from .priced_phases import Arrays, PricedPhases, Prices, empty_trunk, steps_of
 
 SLICE_S = 0.02
 """Time between two looks at the clock."""
@@ -54,12 +55,13 @@ class PhaseSearch:
         rows: Floats,
         labels: int,
         greed: float = 1.0,
+        prices: Prices | None = None,
     ) -> None:
         """`bounds` hold below `upper_s`. `rows` (K, O, M): weightings under which no moment works faster than the
         clock. `labels`: room for so many, a power of two. With a `greed` above 1 a sequence is
-        found sooner, which need not be the shortest, and nothing is proven."""
+        found sooner, which need not be the shortest, and nothing is proven. `prices`: bounds of what is left."""
         self._ix, self._upper_s = ix, upper_s
-        self._graph = _graph(ix, bounds, rows)
+        self._graph = _graph(ix, bounds, rows, prices)
         self._pool = _pool(self._graph, labels)
         self._pool.greed[0] = greed
         self._found = BUDGET
@@ -124,7 +126,7 @@ class PhaseSearch:
         return {i: None for k, i in enumerate(self._ix.order) if words[k // WORD] >> k % WORD & 1}
 
 
-def _graph(ix: IndexedProblem, bounds: Bounds, rows: Floats) -> Graph:
+def arrays_of(ix: IndexedProblem, bounds: Bounds) -> Arrays:
     """Operators off the blocked units take no time: they may run beside any phase."""
     order = ix.order
     place = {i: k for k, i in enumerate(order)}
@@ -133,26 +135,79 @@ def _graph(ix: IndexedProblem, bounds: Bounds, rows: Floats) -> Graph:
         for j in ix.succs[i]:
             near[0][place[j]].append(k)
             near[1][k].append(place[j])
-    latency = np.full(rows.shape[1:], inf)
-    for i, row in enumerate(bounds.latency):
-        latency[i, : len(row)] = row
-    alive = latency < inf
-    whole = np.zeros(alive.shape, dtype=np.bool_)
-    for i, flags in enumerate(ix.whole):
-        whole[i, : len(flags)] = flags
+    latency, whole = _modes(ix, bounds)
     core = np.array(ix.core, dtype=np.bool_)
-    beside = np.where(alive & ~whole, latency, inf).min(axis=1, initial=inf)
-    alone = np.where(alive & whole, latency, inf).min(axis=1, initial=inf)
-    work = np.where(alive, rows * np.where(alive, latency, 0.0), inf).min(axis=2, initial=inf)
+    beside = np.where(whole, inf, latency).min(axis=1, initial=inf)
+    alone = np.where(whole, latency, inf).min(axis=1, initial=inf)
     at = list(order)
     flat = [list(chain.from_iterable(lists)) for lists in near]
-    return Graph(
+    return Arrays(
         first=np.array([np.cumsum([0, *map(len, lists)]) for lists in near], dtype=np.int64),
         near=np.array(flat, dtype=np.int64).reshape(2, -1),
         beside=np.where(core, beside, 0.0)[at],
         alone=np.where(core, alone, inf)[at],
-        work=np.ascontiguousarray(np.where(core, work, 0.0)[:, at]),
     )
+
+
+def _modes(ix: IndexedProblem, bounds: Bounds) -> tuple[Floats, Flags]:
+    """Durations (O, M), inf where there is no such mode, and whether a mode takes the whole chip (O, M)."""
+    latency = np.full((ix.size, max(map(len, ix.modes), default=0)), inf)
+    whole = np.zeros(latency.shape, dtype=np.bool_)
+    for i, row in enumerate(bounds.latency):
+        latency[i, : len(row)], whole[i, : len(row)] = row, ix.whole[i]
+    return latency, whole
+
+
+def _graph(ix: IndexedProblem, bounds: Bounds, rows: Floats, prices: Prices | None) -> Graph:
+    arrays, at = arrays_of(ix, bounds), list(ix.order)
+    latency, _ = _modes(ix, bounds)
+    alive = latency < inf
+    work = np.where(alive, rows * np.where(alive, latency, 0.0), inf).min(axis=2, initial=inf)
+    work = np.ascontiguousarray(np.where(ix.core, work, 0.0)[:, at])
+    if prices is None:
+        words = -(-ix.size // WORD)
+        return Graph(
+            *arrays,
+            work=work,
+            slack=np.zeros(len(work)),
+            share=np.zeros((len(work), 0)),
+            step=np.zeros(0),
+            counted=np.zeros(0, dtype=np.bool_),
+            jump=np.zeros(0),
+            sets=np.zeros((1, words), dtype=np.int64),
+            slots=np.full(1, NONE, dtype=np.int64),
+            inner=np.zeros(words, dtype=np.int64),
+            after=np.zeros((1 + len(work), 0)),
+            last=np.zeros((1 + len(work), ix.size)),
+        )
+    inner = np.zeros(prices.trunk.sets.shape[1], dtype=np.int64)
+    for k in np.flatnonzero(arrays.first[1, 1:] > arrays.first[1, :-1]).tolist():
+        inner[k // WORD] |= 1 << k % WORD
+    return Graph(
+        *arrays,
+        work=prices.work,
+        slack=prices.slack,
+        share=prices.share,
+        step=prices.steps.step,
+        counted=prices.steps.counted,
+        jump=prices.steps.jump,
+        sets=prices.trunk.sets,
+        slots=prices.trunk.slots,
+        inner=inner,
+        after=prices.after,
+        last=prices.last,
+    )
+
+
+def priced(
+    ix: IndexedProblem, bounds: Bounds, rows: Floats, upper_s: float, limits: SearchLimits
+) -> Prices | None:
+    """Bounds of sets at the best prices found until it is late, and at those of every weighting (K, O, M) alone; None
+    where there are too many sets."""
+    found = PricedPhases(ix, bounds, arrays_of(ix, bounds), rows, upper_s, _functions().names)
+    if found.trunk is None:
+        return None
+    return found.table([found.best(limits), *np.eye(len(found.weightings))[-len(rows) :]])
 
 
 def _pool(graph: Graph, labels: int) -> Pool:
@@ -187,17 +242,35 @@ def _pool(graph: Graph, labels: int) -> Pool:
 @cache
 def _functions() -> Background:
     """The search, compiled once per process."""
-    return Background(kernel_labels, _sample)
+    return Background(_sample, kernel_sets, kernel_trunk, kernel_labels)
 
 
 def _sample(names: Names) -> None:
     """Search on two operators in a row."""
+    arrays = Arrays(
+        first=np.array([[0, 0, 1], [0, 1, 1]]), near=np.array([[0], [1]]), beside=np.ones(2), alone=np.ones(2)
+    )
+    steps, trunk = steps_of(np.ones(1)), empty_trunk(1, 2, 64, 64)
+    names["unfold"](*arrays, trunk)
+    share, count = np.zeros(len(steps.step)), int(trunk.tally[0])
+    cost, length = np.zeros(count), np.zeros(count)
+    order = np.arange(count)[::-1].copy()
+    names["cheapest"](
+        trunk, steps, share, np.zeros(count), order, cost, np.zeros(count, dtype=np.int64), length
+    )
     graph = Graph(
-        first=np.array([[0, 0, 1], [0, 1, 1]]),
-        near=np.array([[0], [1]]),
-        beside=np.ones(2),
-        alone=np.ones(2),
+        *arrays,
         work=np.ones((1, 2)),
+        slack=np.zeros(1),
+        share=share[None, :],
+        step=steps.step,
+        counted=steps.counted,
+        jump=steps.jump,
+        sets=trunk.sets,
+        slots=trunk.slots,
+        inner=np.ones(1, dtype=np.int64),
+        after=np.zeros((2, count)),
+        last=np.zeros((2, 2)),
     )
     pool = _pool(graph, 64)
     names["begin"](graph, pool)

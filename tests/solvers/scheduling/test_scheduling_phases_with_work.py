@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from math import inf
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from phaze.solvers.scheduling import Operator, ScheduleProblem
+from phaze.solvers.scheduling import Operator, ScheduleProblem, schedule
 from phaze.solvers.scheduling.indexed_problem import index_problem
 from phaze.solvers.scheduling.mode_relaxation import weightings
 from phaze.solvers.scheduling.phases import phases_with_work
 from phaze.solvers.scheduling.phases.phase_sequences import sequences
-from phaze.solvers.scheduling.phases.phases_with_work import PhaseSearch
+from phaze.solvers.scheduling.phases.phases_with_work import PhaseSearch, arrays_of, priced
+from phaze.solvers.scheduling.phases.priced_phases import PricedPhases
 from phaze.solvers.scheduling.schedule_bounds import lower_bounds
 from phaze.solvers.scheduling.schedule_plan import SearchLimits
 from schedule_oracle import moldable_problems, optimum, problems
@@ -23,22 +25,23 @@ LABELS = 1 << 12
 
 NEVER = SearchLimits(inf)
 
+PARTS = phases_with_work.kernel_sets, phases_with_work.kernel_trunk, phases_with_work.kernel_labels
+
 
 @pytest.fixture(autouse=True)
 def _plain(monkeypatch):
     """Plain functions: what is built in the background changes no answer."""
 
-    class Plain:
-        names = vars(phases_with_work.kernel_labels)
-
-    monkeypatch.setattr(phases_with_work, "_functions", Plain)
+    names = {name: value for part in PARTS for name, value in vars(part).items()}
+    monkeypatch.setattr(phases_with_work, "_functions", lambda: SimpleNamespace(names=names))
 
 
-def searched(problem, upper_s, *, work=True, greed=1.0, labels=inf):
+def searched(problem, upper_s, *, work=True, greed=1.0, labels=inf, prices=False):
     ix = index_problem(problem)
     bounds = lower_bounds(ix, upper_s)
     rows = weightings(ix, bounds) if work else np.zeros((1, ix.size, max(map(len, ix.modes))))
-    search = PhaseSearch(ix, bounds, upper_s, rows, LABELS, greed)
+    known = priced(ix, bounds, rows, upper_s, NEVER) if prices else None
+    search = PhaseSearch(ix, bounds, upper_s, rows, LABELS, greed, known)
     search.run(labels, NEVER)
     return search
 
@@ -89,6 +92,62 @@ def enclosed(problem):
             assert search.lower_s >= searched(problem, upper, work=False).lower_s * (1 - 1e-9)
             cut = searched(problem, upper, labels=3)
             assert cut.lower_s <= search.lower_s * (1 + 1e-9)
+
+
+@settings(max_examples=80, deadline=None)
+@given(problems(pairing=False))
+def test_never_above_the_optimum_at_prices(problem):
+    enclosed_at_prices(problem)
+
+
+@settings(max_examples=60, deadline=None)
+@given(moldable_problems(most=5))
+def test_never_above_the_optimum_of_moldable_operators_at_prices(problem):
+    enclosed_at_prices(problem)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_never_above_the_optimum_of_wider_graphs_at_prices(seed):
+    graph, single, parallel, cores = random_batch(seed, 8 + seed % 2, 1)
+    cores = {unit: np.minimum(count, 2) for unit, count in cores.items()}
+    enclosed_at_prices(one_problem(graph, single, parallel, cores, 0))
+
+
+def enclosed_at_prices(problem):
+    """Bounds of the whole and of labels, at the best prices, at those of single weightings and at random ones."""
+    best = optimum(problem)
+    if best <= 0.0:
+        return
+    ix = index_problem(problem)
+    for upper in (best * 1.0001, best * 1.5):
+        bounds = lower_bounds(ix, upper)
+        rows = weightings(ix, bounds)
+        found = PricedPhases(ix, bounds, arrays_of(ix, bounds), rows, upper, vars(PARTS[1]))
+        count = len(found.weightings)
+        random = np.random.default_rng(ix.size)
+        mixed = [random.dirichlet(np.full(count, 0.3)) * random.uniform(0.2, 1.0) for _ in range(10)]
+        table = found.table([found.best(NEVER, 30), *np.eye(count), *mixed])
+        assert table.lower_s.max() <= best * (1 + 1e-9)
+        search = PhaseSearch(ix, bounds, upper, rows, LABELS, 1.0, table)
+        search.run(300, NEVER)
+        assert search.lower_s <= best * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("count", [4, 5])
+def test_prices_see_that_long_operators_do_nothing_in_short_groups(count):
+    """After one long group come gaps that hold all the work still owed, but none of the operators that owe it."""
+    chain = [
+        Operator(f"c{k}", ("TC",), None if k % 2 else 1.0 if k else 4.0, 1.0 if k % 2 else None)
+        for k in range(9)
+    ]
+    beside = [Operator(f"f{k}", ("TC",), 4.0, 2.0) for k in range(count)]
+    edges = tuple((f"c{k}", f"c{k + 1}") for k in range(8))
+    problem = ScheduleProblem((*chain, *beside), edges, {"TC": 3})
+    upper = 12.0 + 2.0 * count
+    with_prices, without = searched(problem, upper, prices=True), searched(problem, upper)
+    assert without.lower_s < with_prices.lower_s * (1 - 1e-3)
+    found = schedule(problem, time_limit_s=10.0)
+    assert with_prices.lower_s <= found.makespan_s * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -149,9 +208,9 @@ def test_a_greedy_search_finds_a_sequence_sooner_and_proves_nothing():
 def test_compiled_functions_find_the_same(monkeypatch):
     problem = fillers(3, 14)
     plain = searched(problem, 100.0)
-    build = phases_with_work.Background(phases_with_work.kernel_labels, phases_with_work._sample)
+    build = phases_with_work.Background(phases_with_work._sample, *PARTS)
     build.wait()
-    assert build.names is not vars(phases_with_work.kernel_labels)
+    assert build.names["search"] is not phases_with_work.kernel_labels.search
     monkeypatch.setattr(phases_with_work, "_functions", lambda: build)
     fast = searched(problem, 100.0)
     assert (fast.lower_s, fast.order(), fast.expanded) == (plain.lower_s, plain.order(), plain.expanded)
