@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from phaze.explore.request.explore_request import ExploreRequest
     from phaze.explore.request.search_progress import Progress
     from phaze.explore.sampling.optuna_sweep import SweepPlan, SweepResult
-    from phaze.explore.services.service_answer import FoundService
+    from phaze.explore.services.found_service import FoundService
     from phaze.inputs.options.search_options import RunOptions, SweepOptions
 
 

@@ -95,8 +95,8 @@ def _kernels_j(costs: PassCosts, rows: Rows, stretch: Floats | float) -> Floats:
     works = [costs.pass_.works[o] for o in at]
     number = f.simt_of[rows]
     table = costs.simt.side.table
-    # The only architecture of a table keeps what follows from it alone.
-    own = table if len(number) == len(table) == 1 else table.take(number)
+    # The table of all keeps what follows from it.
+    own = table if np.array_equal(number, np.arange(len(table))) else table.take(number)
     every = np.broadcast_to(np.asarray(stretch, dtype=np.float64), (len(costs.pass_.works),))
     seconds = costs.kernel_s[number] * every[at]
     buffer, hbm = t.tensor.buffer_bytes[f.tensor_of[rows]], t.hbm_bytes[f.memory_of[rows]]

@@ -26,6 +26,7 @@ from phaze.hardware.silicon.die_area import area_mm2, powered_area_mm2
 from phaze.hardware.silicon.heat import heat_share, is_cooled, leakage_growth
 
 T = TypeVar("T")
+_FEW = 64  # architectures; what follows from a space of them is too large to keep
 
 PJ = 1e-12
 """One pJ in J."""
@@ -71,8 +72,8 @@ def relative_voltage(table: ArchitectureTable, clock_hz: Floats) -> Floats:
 
 
 def once(table: ArchitectureTable, name: str, find: Callable[[ArchitectureTable], T]) -> T:
-    """What follows from a table and the constants; of a single architecture it is kept, for many passes ask for it."""
-    if len(table) > 1:
+    """What follows from a table and the constants; of few architectures it is kept, for many passes ask for it."""
+    if len(table) > _FEW:
         return find(table)
     known, kept = constants(), table.kept.get(name)
     if kept is None or kept[0] is not known:

@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from phaze.arrays import Floats
-from phaze.parallel.serving.bounds.exchange_bounds import ExchangeBound
 from phaze.parallel.serving.bounds.least_passes import exact_passes
 from phaze.parallel.serving.bounds.service_bounds import Most, ServiceBounds, Shape
+from phaze.parallel.serving.bounds.token_bounds import TokenBound
 from phaze.parallel.serving.pools.disaggregated_pools import decoding_offers, paired, prefilling_offers
 from phaze.parallel.serving.pools.one_pool import offered
 from phaze.parallel.serving.replicas.layer_grid import LayerGrid
@@ -33,9 +33,10 @@ def bounds_know(space: ServingSpace) -> bool:
 class WaySearch:
     """Search for the best plan of a space that `bounds_know`.
 
-    Grids are first bounded by what their exchanges take, ways of a grid that is costed by its exact passes with the
-    stages of a pipeline left out; what is left is worked out exactly, the most promising first. Ranks as of
-    `ServingChoice`; equal ones go to what the space enumerates first. `worked_out`: plans made so far.
+    Grids are first bounded by what their exchanges take, then by all that a token takes but attention, ways of a grid
+    that is costed by its exact passes with the stages of a pipeline left out; what is left is worked out exactly, the
+    most promising first. Ranks as of `ServingChoice`; equal ones go to what the space enumerates first. `worked_out`:
+    plans made so far.
     """
 
     space: ServingSpace
@@ -44,6 +45,7 @@ class WaySearch:
     _place: tuple[int, ...] = ()
     _opened: dict[int, ServiceBounds] = field(default_factory=dict)
     _tried: set[tuple[Shape, Shape]] = field(default_factory=set)
+    _costed: set[int] = field(default_factory=set)
 
     def run(self) -> ServingChoice | None:
         """The best plan; None where no way keeps the limits."""
@@ -58,9 +60,12 @@ class WaySearch:
     def _one_pool(self) -> None:
         load, asked = self.space.traffic, self.space.options.context_parallel
         tokens = load.fresh_tokens + load.later_tokens
-        hopes = [self._whole(exchange.requests_per_s(tokens)) for exchange in self._exchanges]
+        hopes = [self._whole(bound.requests_per_s(tokens)) for bound in self._tokens_of]
         for at in sorted(range(len(hopes)), key=lambda at: hopes[at]):
-            if asked in (None, self._grids[at].context_parallel) and self._may(hopes[at]):
+            if asked not in (None, self._grids[at].context_parallel) or not self._may(hopes[at]):
+                continue
+            self._costed.add(at)
+            if self._may(self._whole(self._tokens_of[at].requests_per_s(tokens, costed=True))):
                 self._try_ways(at)
 
     def _try_ways(self, at: int) -> None:
@@ -81,6 +86,9 @@ class WaySearch:
         """Pools of grids that are costed, and of others, as long as a pair with one of them may be better."""
         self._try_pairs()
         while (at := self._most_wanted()) is not None:
+            if at not in self._costed:
+                self._costed.add(at)
+                continue
             self._bounds(at)
             self._try_pairs()
 
@@ -105,8 +113,10 @@ class WaySearch:
             )
             prompts, tokens = each
         else:
-            bound = self._exchanges[at]
-            prompts, tokens = bound.requests_per_s(load.fresh_tokens), bound.requests_per_s(load.later_tokens)
+            bound, costed = self._tokens_of[at], at in self._costed
+            prompts = bound.requests_per_s(load.fresh_tokens, costed=costed)
+            most = self.space.options.largest_batch  # sequences of a decode pass
+            tokens = bound.requests_per_s(load.later_tokens, costed=costed, most=most)
         return (prompts if grid.context_parallel == 1 else 0.0), (tokens if self._decodes(grid) else 0.0)
 
     def _try_pairs(self) -> None:
@@ -206,8 +216,8 @@ class WaySearch:
         ]
 
     @cached_property
-    def _exchanges(self) -> list[ExchangeBound]:
-        return [ExchangeBound(grid) for grid in self._grids]
+    def _tokens_of(self) -> list[TokenBound]:
+        return [TokenBound(grid) for grid in self._grids]
 
     @cached_property
     def _replicas(self) -> dict[Shape, Replica]:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -13,11 +14,31 @@ from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.cluster_network import load_network
 from phaze.hardware.economics.economic_figures import Economics
 from phaze.parallel.serving import Binding, ServingOptions, ServingSpace, Targets, Traffic, best_of
-from phaze.parallel.serving.pools.unlike_pools import CLOCKS, UnlikePools, working_w
+from phaze.parallel.serving.pools import unlike_pools
+from phaze.parallel.serving.pools.disaggregated_pools import paired
+from phaze.parallel.serving.pools.unlike_pools import CLOCKS, UnlikePools, handing_over, working_w
+from phaze.parallel.serving.replicas.chip_costs import Chips
+from phaze.parallel.serving.replicas.layer_grid import Served
 from phaze.parallel.serving.serving_plan import Role
 from phaze.parallel.serving.serving_space import PoolChips
 from phaze.parallel.serving.serving_trial import trial
 from phaze.workload.operators.kv_cache import KvCache
+
+MODEL = Served("gpt3-xl", KvCache.CONTIGUOUS)  # loaded once, as its layers are
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _costed_once():
+    """Every chip at every clock is costed once for all questions, which differ in caps and loads alone."""
+    known, told = {}, ("clock_hz", "hbm_capacity_bytes", "global_buffer_bytes")
+
+    def chips(model, table):
+        key = tuple(table[name].tobytes() for name in told)
+        return known.setdefault(key, Chips(model, table))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(unlike_pools, "Chips", chips)
+        yield
 
 
 def space(pools, rate=None, chip="h100", **more):
@@ -25,8 +46,16 @@ def space(pools, rate=None, chip="h100", **more):
     load = Traffic(256, 32, rate)
     network, archs = load_network("hgx-h100"), load_architecture(chip)
     return ServingSpace(
-        "gpt3-xl", archs, 3, network, load, Targets(), replace(options, **more), pool_chips=pools
+        *("gpt3-xl", archs, 3, network, load, Targets(), replace(options, **more)),
+        known_model=MODEL,
+        pool_chips=pools,
     )
+
+
+@cache
+def alone(rate):
+    """The best of pools of one chip, as ever."""
+    return best_of(space(None, rate))
 
 
 def plan(pools, rate=None, chip="h100"):
@@ -35,33 +64,42 @@ def plan(pools, rate=None, chip="h100"):
 
 @pytest.mark.parametrize("rate", [None, 40.0])
 def test_equal_chips_without_caps_are_pools_as_ever(rate):
-    assert plan(PoolChips(), rate) == plan(None, rate)
-    assert plan(PoolChips(load_architecture("h100")), rate) == plan(None, rate)
+    assert plan(PoolChips(), rate) == alone(rate)
+    assert plan(PoolChips(load_architecture("h100")), rate) == alone(rate)
 
 
 @pytest.mark.parametrize(("cap_w", "rate"), [(250.0, None), (350.0, 40.0)])
 def test_a_cap_leaves_the_best_of_all_clocks_and_batches_that_keep_it(cap_w, rate):
-    """Each clock alone, with the offers that draw more struck out by hand."""
-    asked = space(PoolChips(decode_w=cap_w), rate)
-    best = None
-    for share in CLOCKS:
-        chip = asked.chip_at(Role.DECODE, share * _own_hz())
-        alone = space(PoolChips(chip), rate)
-        pools = UnlikePools(alone)
-        held = [
-            (of, replace(some, broken={**some.broken, Binding.POWER: _watts(of, some, chip) > cap_w}))
-            for of, some in pools._tokens[0][1]
-        ]
-        pools.__dict__["_tokens"] = [(pools._tokens[0][0], held)]
-        try:
-            found = pools.best()
-        except InfeasibleError:
-            continue
-        best = min([found, *([best] if best else [])], key=lambda c: (*c.rank, sum(c.request_j)))
-    found = plan(PoolChips(decode_w=cap_w), rate)
-    assert found.requests_per_s == pytest.approx(best.requests_per_s)
-    assert found.devices == sum(part.devices for part in best.parts)
-    assert found.pools[1].drawn_w <= cap_w * (1 + 1e-9)
+    """All clocks under a cap that nothing reaches, with offers that draw more than a lower one struck out by hand."""
+    every = UnlikePools(space(PoolChips(decode_w=1e6), rate))
+    ((mine, prompts),) = every._prompts
+    assert [other.architecture.fields["clock_hz"] for other, _ in every._tokens[1:]] == [
+        share * _own_hz() for share in CLOCKS[1:]
+    ]
+    found = []
+    for other, tokens in every._tokens:
+        slower = handing_over(mine, other)
+        for receiver, offers in tokens:
+            over = _watts(receiver, offers, other.architecture) > cap_w
+            held = receiver, replace(offers, broken={**offers.broken, Binding.POWER: over})
+            found += [paired(slower, sender, held) for sender in prompts]
+    best = min(filter(None, found), key=lambda choice: (*choice.rank, sum(choice.request_j)))
+    kept = plan(PoolChips(decode_w=cap_w), rate)
+    assert kept.requests_per_s == pytest.approx(best.requests_per_s)
+    assert kept.devices == sum(part.devices for part in best.parts)
+    assert kept.energy_per_token_j == pytest.approx(sum(best.request_j) / 32)
+    assert kept.pools[1].drawn_w <= cap_w * (1 + 1e-9)
+
+
+def test_clocks_that_are_costed_side_by_side_are_chips_of_their_own():
+    every = UnlikePools(space(PoolChips(decode_w=1e6)))
+    share, (other, tokens) = CLOCKS[3], every._tokens[3]
+    chip = load_architecture("h100").replace("slow", clock_hz=share * _own_hz())
+    ((_, own),) = UnlikePools(space(PoolChips(chip)))._tokens
+    assert other.architecture.fields["clock_hz"] == chip.fields["clock_hz"]
+    for (_, offers), (_, alone_) in zip(tokens, own, strict=True):
+        assert offers.requests_per_s == pytest.approx(alone_.requests_per_s, rel=1e-12)
+        assert offers.joules == pytest.approx(alone_.joules, rel=1e-12)
 
 
 def _own_hz():
@@ -105,6 +143,14 @@ def test_energy_and_cost_are_those_of_both_chips():
     both = serving_cost(found, asked, economics).cost_per_million_tokens_usd
     low, high = sorted(cost.cost_per_million_tokens_usd for cost in costs)
     assert low < both < high
+
+
+def test_two_pools_of_one_chip_cost_what_a_cluster_of_it_costs():
+    """They share the network of all of its devices, over which caches are handed over."""
+    costs = [serving_cost(alone(None), space(pools), Economics()) for pools in (None, PoolChips())]
+    assert costs[0].cost_parts_usd == pytest.approx(costs[1].cost_parts_usd)
+    assert costs[0].carbon_parts_kg == pytest.approx(costs[1].carbon_parts_kg)
+    assert costs[0].energy_parts_j == pytest.approx(costs[1].energy_parts_j)
 
 
 def test_every_pool_keeps_to_the_memory_of_its_own_chip():

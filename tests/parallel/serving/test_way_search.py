@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from serving_cases import aimed, served, served_mixture, space
 
 from phaze.cost.fidelity import Fidelity
 from phaze.parallel.serving import Targets, Traffic
-from phaze.parallel.serving.bounds.exchange_bounds import ExchangeBound
 from phaze.parallel.serving.bounds.least_passes import exact_passes
+from phaze.parallel.serving.bounds.service_bounds import ServiceBounds
+from phaze.parallel.serving.bounds.token_bounds import TokenBound
 from phaze.parallel.serving.serving_search import choices
 from phaze.parallel.serving.way_search import WaySearch
 
@@ -77,10 +79,26 @@ def test_exchanges_take_no_longer_than_passes(made, rung):
         else space(made.workload, devices=8, batch=8, rung=rung).grids
     ):
         body = exact_passes(grid).body
-        assert (ExchangeBound(grid).token_s * body.points <= body.values[:, 0] * (1 + 1e-9)).all()
+        assert (TokenBound(grid).token_s * body.points <= body.values[:, 0] * (1 + 1e-9)).all()
+
+
+def test_no_pool_beats_what_its_tokens_take(made):
+    """By all but attention, at points and between them; of a decode pool at the batches that there are."""
+    load, most = made.traffic, made.options.largest_batch
+    room = np.array([made.limits.memory_bytes])
+    for grid in made.grids:
+        passes, bound = exact_passes(grid), TokenBound(grid)
+        for tokens in (*passes.body.points, *np.linspace(1, passes.body.points[-1], 40)):
+            assert bound.costed_token_s() * tokens <= passes.body.at(np.array([tokens]))[0, 0]
+        bounds = ServiceBounds(made, (passes,), room)
+        each = load.fresh_tokens, load.later_tokens
+        for tokens, rates, batch in zip(each, (bounds.prefill, bounds.decode), (np.inf, most), strict=True):
+            best = max(float(rate[0]) / shape.devices for shape, rate in rates.items())
+            assert best <= bound.requests_per_s(tokens, costed=True, most=batch)
+            assert bound.requests_per_s(tokens, costed=True) <= bound.requests_per_s(tokens) * (1 + 1e-9)
 
 
 def test_uneven_experts_have_no_such_bound(made):
     grid = next(grid for grid in made.grids if grid.width > 1)
-    assert ExchangeBound(grid).token_s > 0
-    assert ExchangeBound(replace(grid, load=object())).token_s == 0
+    assert TokenBound(grid).token_s > 0
+    assert TokenBound(replace(grid, load=object())).token_s == 0
