@@ -256,5 +256,9 @@ class CertifiedSearch:
     def _waiting(self, some: Collection[Point]) -> int:
         """How many of some points are still in the pool, which may hold a million."""
         pool, configs = self._refinement.pool, self._points.configs
-        asked = np.array([number * configs + config for number, config in some], dtype=np.int64)
-        return len(np.intersect1d(asked, pool.number * configs + pool.config))
+        if not some:
+            return 0
+        asked = np.sort(np.array([number * configs + config for number, config in some], dtype=np.int64))
+        there = pool.number * configs + pool.config
+        place = np.minimum(np.searchsorted(asked, there), len(asked) - 1)
+        return len(np.unique(there[asked[place] == there]))

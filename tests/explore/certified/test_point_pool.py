@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from phaze.explore.certified import search_state
 from phaze.explore.certified.bound_refinement import Refinement
+from phaze.explore.certified.certified_search import CertifiedSearch
 from phaze.explore.certified.search_pieces import Looked
 from phaze.explore.certified.search_state import BoundStage, PointPool, Relevance, Undecided
 from phaze.explore.frontier.search_axes import SearchAxes
@@ -112,3 +115,16 @@ def test_points_that_no_news_can_rule_out_are_not_looked_at_again(monkeypatch):
         whole += len(refinement.pool)
         refinement._advance(at, BoundStage.PATH)
     assert 0 < sum(asked) < 0.6 * whole
+
+
+@pytest.mark.parametrize("count", [0, 40])
+def test_how_many_of_some_points_wait_is_what_looking_for_each_tells(count):
+    refinement = refined(1, 1.0, 4)
+    points, pool = refinement._points, refinement.pool
+    points.candidates = SimpleNamespace(size=1)
+    search = CertifiedSearch(points, Clock(1e6), SilentProgress())
+    search._refinement = refinement
+    waiting = set(zip(pool.number.tolist(), pool.config.tolist(), strict=True))
+    asked = {(n, c) for n in range(count) for c in range(CONFIGS)}
+    assert search._waiting(asked) == len(asked & waiting)
+    assert len(asked & waiting) > 0 or count == 0
