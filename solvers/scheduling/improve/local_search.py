@@ -57,7 +57,7 @@ def improve(ix: IndexedProblem, start: Start, limits: LocalSearchLimits) -> Plan
     began = monotonic()
     for done in range(0, limits.tries, SLICE):
         now = monotonic()
-        if work.length[BEST] <= limits.enough_s or now > limits.deadline:
+        if work.length[BEST] <= limits.enough_s or now >= limits.deadline:
             break
         heat = limits.heat * (1.0 - max(done / limits.tries, (now - began) / (limits.deadline - began)))
         _moves().names["anneal"](graph, work, choice, min(SLICE, limits.tries - done), heat)

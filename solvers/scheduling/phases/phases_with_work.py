@@ -25,12 +25,11 @@ from .kernel_labels import (
     GOAL,
     HEAPED,
     MASKS,
-    NONE,
     ROOM,
     Graph,
     Pool,
 )
-from .kernel_sets import WORD
+from .kernel_sets import NONE, WORD
 from .priced_phases import Arrays, PricedPhases, Prices, empty_trunk, steps_of
 
 SLICE_S = 0.02
