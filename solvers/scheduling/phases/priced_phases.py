@@ -285,4 +285,5 @@ def on_simplex(prices: Floats) -> Floats:
     falling = np.sort(prices)[::-1]
     over = (np.cumsum(falling) - 1.0) / np.arange(1, len(falling) + 1)
     above = float(over[np.flatnonzero(falling > over)[-1]])
-    return np.where(prices > above, prices - above, 0.0)
+    kept: Floats = np.where(prices > above, prices - above, 0.0)
+    return kept
