@@ -17,7 +17,6 @@ from phaze.inputs.task_inputs import (
     cache_format,
     check_calibration,
     make_budgets,
-    make_space,
     searched_space,
 )
 from phaze.inputs.workload_sources import one_workload
@@ -220,7 +219,8 @@ def make_service(options: RunOptions) -> ServiceRequest:
             "pools, or leave it out"
         )
     source, network = one_workload(options.workload), options.network
-    space, budgets = make_space(options), make_budgets(options)
+    budgets = make_budgets(options)
+    space = searched_space(options, budgets)
     if space.network_axes is not None:
         raise InputError(
             f"space {space.name} has networks, which --serve does not search: give one without `network`"

@@ -187,23 +187,42 @@ def _check_sustained(options: BudgetOptions) -> None:
 
 
 def searched_space(options: SpaceOptions, budgets: Budgets) -> DesignSpace:
-    """The space that is asked for, with lower clocks on offer where boards have to sustain a power."""
-    from phaze.hardware.spaces.clock_steps import with_lower_clocks
+    """The space that is asked for, with the clocks that designs begin from.
+
+    Lower ones are on offer where boards have to sustain a power; where clocks are lowered until a power budget holds,
+    all begin at the highest.
+    """
+    from phaze.hardware.spaces.clock_steps import with_highest_clock, with_lower_clocks
 
     space = make_space(options)
+    if budgets.dvfs:
+        return with_highest_clock(space, "--dvfs")
     return space if budgets.drawn_limit_w is None else with_lower_clocks(space)
 
 
 def make_space(options: SpaceOptions) -> DesignSpace:
     """A design space, with the process node, the clock and fields (`FIELD=VALUE`) fixed where asked."""
     from phaze.hardware.hardware_fields import field_named
+    from phaze.hardware.spaces.clock_steps import with_one_clock, without_overdrive
     from phaze.hardware.spaces.design_space import DesignSpace
     from phaze.hardware.spaces.space_file import load_space
     from phaze.hardware.spaces.space_fix import fix
 
-    space = options.space if isinstance(options.space, DesignSpace) else load_space(options.space)
+    _check_said_once(options)
+    given = options.space if isinstance(options.space, DesignSpace) else load_space(options.space)
+    space = given
     if options.node is not None:
         space = space.fixed(node=field_named("node", "--node").parse(options.node.upper(), "--node"))
     if options.clock is not None:
-        space = space.fixed(clock_hz=parse_frequency(options.clock, "--clock"))
-    return fix(space, options.fix or ())
+        space = with_one_clock(space, parse_frequency(options.clock, "--clock"), "--clock")
+    space = fix(space, options.fix or ())
+    # The clocks of a space are those of its own node.
+    return space if space.base.value("node") == given.base.value("node") else without_overdrive(space)
+
+
+def _check_said_once(options: SpaceOptions) -> None:
+    """Raises InputError where an option and `--fix` hold the same field."""
+    fixed = {text.partition("=")[0].strip() for text in options.fix or ()}
+    for name, field in (("--node", "node"), ("--clock", "clock_hz")):
+        if field in fixed and getattr(options, name.removeprefix("--")) is not None:
+            raise InputError(f"{name} and --fix {field}=... say the same: give one of them")

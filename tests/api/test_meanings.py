@@ -43,7 +43,7 @@ def test_everything_that_is_packaged_tells_what_it_is(name):
     assert any(len(entry.text) > 15 for entry in meanings(name)), name
 
 
-@pytest.mark.parametrize("name", ["default", "dvfs", "few-bits", "phaze", "precision", "wide"])
+@pytest.mark.parametrize("name", ["default", "few-bits", "one-clock", "phaze", "precision", "wide"])
 def test_the_name_of_every_design_is_told_in_words(name):
     """A name has all that distinguishes a design in its space, and every part of it means something."""
     space = load_space(name)

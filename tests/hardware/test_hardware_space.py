@@ -1,6 +1,7 @@
 """Design spaces: sizes, order, ids, PHAZE's configurations, faulty files."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -18,20 +19,30 @@ from phaze.hardware.spaces.design_space import architecture_id
 from phaze.hardware.spaces.space_file import list_spaces, load_space
 
 DEFAULT, PHAZE, WIDE = load_space("default"), load_space("phaze"), load_space("wide")
+ONE_CLOCK = load_space("one-clock")
 
 
 def test_sizes():
     assert set(list_spaces()) >= {"default", "phaze", "wide"}
-    assert DEFAULT.size == 1_417_500
+    assert ONE_CLOCK.size == 1_417_500
     assert PHAZE.size == 29_360
     assert WIDE.size == 13 * 13 * 8 * 8 * 8 * 7 * 8 * 3 == 14_536_704
 
 
-def test_the_space_of_clocks_is_the_default_one_at_several_voltages():
-    space = load_space("dvfs")
-    (clock,) = space.axes[len(DEFAULT.axes) :]
-    assert space.axes[: len(DEFAULT.axes)] == DEFAULT.axes
-    assert DEFAULT.base.value("clock_hz") in [hz for (hz,) in clock.options]
+@pytest.mark.parametrize("name", list_spaces())
+def test_a_description_tells_the_size(name):
+    space = load_space(name)
+    if told := re.search(r"(\d[\d ]*) (architectures|configurations)", space.description):
+        assert int(told[1].replace(" ", "")) == space.size
+
+
+def test_the_default_space_is_that_of_one_clock_at_several_voltages():
+    space = DEFAULT
+    *others, clock = space.axes
+    assert clock.fields == ("clock_hz",)
+    assert tuple(others) == ONE_CLOCK.axes
+    assert ONE_CLOCK.base.value("clock_hz") in [hz for (hz,) in clock.options]
+    assert list(clock.options) == sorted(clock.options)
     chip = space.table(range(space.size - len(clock.options), space.size))
     nominal = nominal_clock_hz(chip)
     assert (chip["clock_hz"] <= nominal).all()
@@ -43,7 +54,7 @@ def test_the_space_of_clocks_is_the_default_one_at_several_voltages():
 
 
 def test_lexicographic_order():
-    space = DEFAULT
+    space = ONE_CLOCK
     table = space.table(slice(0, 2000, 5))
     expected = itertools.product(
         [16, 32, 64, 128, 256, 512][:1],
@@ -89,9 +100,9 @@ def test_blocks_cover_the_space_once():
 
 
 def test_constant_columns_take_no_memory():
-    table = DEFAULT.table()
-    held = sum(table[name].nbytes for name in DEFAULT.fields_varied)
-    shared = [table[name] for name in field_table() if name not in DEFAULT.fields_varied]
+    table = ONE_CLOCK.table()
+    held = sum(table[name].nbytes for name in ONE_CLOCK.fields_varied)
+    shared = [table[name] for name in field_table() if name not in ONE_CLOCK.fields_varied]
     assert held < 120e6
     assert all(column.strides == (0,) for column in shared)
 
@@ -99,10 +110,12 @@ def test_constant_columns_take_no_memory():
 def test_ids_are_distinct_and_stable():
     ids = {PHAZE.architecture_id(row) for row in range(0, PHAZE.size, 97)}
     assert len(ids) == len(range(0, PHAZE.size, 97))
-    assert DEFAULT.architecture_id(0) == "tc1x16x16-vc1x64-gb16MiB-hbm2ex4-port1KiB"
-    assert DEFAULT.architecture_id(DEFAULT.size - 1) == "tc256x256x256-vc64x2048-gb256MiB-hbm3ex6-port16KiB"
-    assert DEFAULT.architecture(25).name == DEFAULT.architecture_id(25)
-    assert DEFAULT.architecture(25).value("hbm_generation") == "HBM3e"
+    assert ONE_CLOCK.architecture_id(0) == "tc1x16x16-vc1x64-gb16MiB-hbm2ex4-port1KiB"
+    assert (
+        ONE_CLOCK.architecture_id(ONE_CLOCK.size - 1) == "tc256x256x256-vc64x2048-gb256MiB-hbm3ex6-port16KiB"
+    )
+    assert ONE_CLOCK.architecture(25).name == ONE_CLOCK.architecture_id(25)
+    assert ONE_CLOCK.architecture(25).value("hbm_generation") == "HBM3e"
 
 
 def test_phaze_counts_and_extremes():
@@ -163,9 +176,9 @@ def test_laws_can_be_mixed_in_one_table():
 
 
 def test_fixed_fields():
-    newer = DEFAULT.fixed(node="N5", clock_hz="1.2GHz")
+    newer = ONE_CLOCK.fixed(node="N5", clock_hz="1.2GHz")
     assert newer.architecture(0).value("node") == "N5"
-    assert newer.size == DEFAULT.size
+    assert newer.size == ONE_CLOCK.size
     with pytest.raises(InputError, match="it varies tensor_cores"):
         DEFAULT.fixed(tensor_cores=4)
     assert PHAZE.fixed(clock_hz=0.9e9).size == PHAZE.size

@@ -9,6 +9,7 @@ from phaze.hardware.spaces.space_file import load_space, parse_space
 from phaze.hardware.spaces.space_fix import fix
 
 DEFAULT, PHAZE, WIDE = load_space("default"), load_space("phaze"), load_space("wide")
+ONE_CLOCK = load_space("one-clock")
 MIXED = parse_space(
     """
 schema_version: 1
@@ -46,7 +47,7 @@ def test_what_is_left_is_what_has_the_values(architecture, names):
 def test_one_value_of_an_axis():
     eight = fix(DEFAULT, ["tensor_cores=8", "global_buffer_bytes=64MiB"])
     assert eight.size == DEFAULT.size / 9 / 5
-    assert eight.architecture_id(0) == "tc8x16x16-vc1x64-gb64MiB-hbm2ex4-port1KiB"
+    assert eight.architecture_id(0) == "tc8x16x16-vc1x64-gb64MiB-hbm2ex4-port1KiB-500MHz"
     assert fix(WIDE, ["hbm_stacks=6"]).size == WIDE.size / 8
 
 
@@ -68,8 +69,8 @@ def test_a_tied_field_holds_its_source():
 
 
 def test_fields_that_do_not_vary_are_set():
-    newer = fix(DEFAULT, ["node=N5", "clock_hz=1.2GHz", "simt=TRUE", "precision=fp8"])
-    assert newer.size == DEFAULT.size
+    newer = fix(ONE_CLOCK, ["node=N5", "clock_hz=1.2GHz", "simt=TRUE", "precision=fp8"])
+    assert newer.size == ONE_CLOCK.size
     values = [newer.architecture(3).value(name) for name in ("node", "clock_hz", "simt", "precision")]
     assert values == ["N5", 1.2e9, True, "fp8"]
     assert fix(DEFAULT, []) == DEFAULT

@@ -34,6 +34,7 @@ from phaze.explore.request.explore_request import (
 from phaze.explore.request.search_progress import Clock, ClockShare, Progress, SilentProgress
 from phaze.explore.request.search_resources import ALONE, SearchResources
 from phaze.hardware.architecture import Architecture
+from phaze.hardware.spaces.clock_steps import CLOCK
 from phaze.workload.workload import Mode
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ def _contradictions(request: ExploreRequest) -> Iterator[str]:
                 yield f"--objective {request.objective} is for {what}"
     if request.cluster is not None and (several or request.objective is not Objective.THROUGHPUT):
         yield f"{_cluster(request)} takes one --workload and --objective throughput"
+    if request.budgets.dvfs and CLOCK in request.space.fields_varied:
+        yield f"--dvfs lowers the clock of every design from one, but space {request.space.name} varies it"
     if request.length is not None and several:
         yield "a training run (--tokens, --samples) is that of one --workload"
     yield from _of_strategy(request)

@@ -119,4 +119,6 @@ def _clock_scope(request: ExploreRequest) -> list[str]:
     if varied or budgets.dvfs or budgets.power_w is None or budgets.drawn_limit_w is not None:
         return []
     clock = float(space.base.value(CLOCK) or 0.0)
-    return [f"every design at one clock, {clock / 1e9:g} GHz (the space `dvfs` varies it, and its voltage)"]
+    return [
+        f"every design at one clock, {clock / 1e9:g} GHz (the space `default` varies it, and its voltage)"
+    ]

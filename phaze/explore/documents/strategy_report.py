@@ -77,7 +77,7 @@ class AxisReport(Record):
     options: int = Field(description="how many values they take")
     treatment: str = Field(
         description="`cores`: grows by conflicts; `halved`: a core dimension; `enumerated`: a search for each option; "
-        "`follows the arrays`: what feeds them"
+        "`follows the arrays`: what feeds them; `follows the budgets`: the highest clock that they leave"
     )
 
 

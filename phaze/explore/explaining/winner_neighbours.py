@@ -14,11 +14,14 @@ from phaze.explore.documents.explanation_document import Binding, Neighbour
 from phaze.explore.evaluation.design_candidates import Candidates, SpaceLimits
 from phaze.explore.explaining.explained_winner import ExplainedWinner
 from phaze.explore.request.objective_floor import floor_throughput
+from phaze.hardware.architecture import to_table
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.budgets import Limit
 from phaze.hardware.hardware_fields import FieldKind, FieldValue, field_table
 from phaze.hardware.silicon.die_area import area_mm2
+from phaze.hardware.silicon.dvfs import clock_limit_hz
 from phaze.hardware.silicon.package_power import tdp_w
+from phaze.hardware.spaces.clock_steps import CLOCK
 from phaze.hardware.spaces.design_space import DesignSpace
 from phaze.hardware.spaces.space_axis import Axis, Option
 from phaze.tolerances import SAME
@@ -104,9 +107,10 @@ def binding_limits(found: Sequence[Neighbour]) -> list[Binding]:
 def axis_steps(winner: ExplainedWinner) -> Iterator[AxisStep]:
     """One step up and down every axis that varies at the winner; past its end by the last step's ratio.
 
-    Only an axis of one number goes on past its end.
+    Only an axis of one number goes on past its end, and the clock up to what the node allows.
     """
     fields = winner.architecture.fields
+    highest_hz = float(clock_limit_hz(to_table([winner.architecture]))[0])
     for axis in axes(winner.request.space):
         if not axis.varies_for(fields):
             continue
@@ -122,6 +126,8 @@ def axis_steps(winner: ExplainedWinner) -> Iterator[AxisStep]:
             if 0 <= at + step < len(options):
                 yield AxisStep(axis, direction, options[at + step], in_space=True)
             elif (option := _beyond(axis, options, at, step)) is not None:
+                if axis.fields == (CLOCK,) and _number(option) > highest_hz:
+                    continue
                 yield AxisStep(axis, direction, option, in_space=False)
 
 

@@ -45,7 +45,11 @@ class BudgetOptions(Options):
     power_density: Quantity | None = option(
         None, "Power per silicon area of the package, for instance 0.5W/mm2."
     )
-    dvfs: bool = option(False, "Lower the clock of a design until the power budget holds.", "--dvfs")
+    dvfs: bool = option(
+        False,
+        "Lower the clock of a design until the power budget holds, from the highest that the space offers.",
+        "--dvfs",
+    )
     tdp_margin: float = option(1.0, "TDP over the power at full load.", least=0.0)
 
 
@@ -56,11 +60,19 @@ class SpaceOptions(Options):
     space: str | Path | DesignSpace = option(
         "default", "Built-in design space or YAML file.", offers=Packaged.SPACES
     )
-    node: str | None = option(None, "Process node, for instance N5 (default: the space's own).", offers=NODES)
-    clock: Quantity | None = option(None, "Clock, for instance 1.2GHz (default: the space's own).")
+    node: str | None = option(
+        None,
+        "Process node, for instance N5 (default: the space's own); clocks of the space that are above the nominal one "
+        "of another node are left out.",
+        offers=NODES,
+    )
+    clock: Quantity | None = option(
+        None,
+        "Clock of every design, for instance 1.2GHz, be it among those of the space or not (default: the space's own).",
+    )
     fix: Sequence[str] | None = option(
         None,
-        "Hold a field of the space: tensor_cores=8, hbm=hbm3x6.",
+        "Hold a field of the space: tensor_cores=8, hbm=hbm3x6; one that it varies at one of its values.",
         metavar="FIELD=VALUE",
         taken="Mapping[str, object] | Sequence[str] | None",
         meaning='Hold fields of the space, `{"tensor_cores": 8, "hbm": "hbm3x6"}`.',

@@ -26,8 +26,8 @@ def dse(tmp_path, monkeypatch):
 
 def test_the_counts_are_those_of_the_budgets(dse):
     options = ("--power", "400W", "--area", "600mm2", "--power-density", "0.5W/mm2", "--tdp-margin", "1.1")
-    shown = json.loads(dse("show", "default", *options, "--json"))
-    table = load_space().table()
+    shown = json.loads(dse("show", "one-clock", *options, "--json"))
+    table = load_space("one-clock").table()
     area, power = area_mm2(table), tdp_w(table, 1.1)
     over = {
         "power": power > 400,
@@ -47,7 +47,7 @@ def test_the_counts_are_those_of_the_budgets(dse):
 
 
 def test_nothing_within_the_budgets_has_no_range(dse):
-    shown = json.loads(dse("show", "default", "--power", "1W", "--fix", "tensor_cores=8", "--json"))
+    shown = json.loads(dse("show", "one-clock", "--power", "1W", "--fix", "tensor_cores=8", "--json"))
     assert (shown["architectures"], shown["within_budgets"], shown["within"]) == (157_500, 0, None)
 
 

@@ -15,7 +15,7 @@ WATTS = Budgets(power_w=300.0)
 
 @pytest.fixture
 def request_(tiny, network):
-    return ExploreRequest(Task(tiny, 4, network), load_space("default"), WATTS)
+    return ExploreRequest(Task(tiny, 4, network), load_space("one-clock"), WATTS)
 
 
 def clocks(request):
@@ -24,7 +24,7 @@ def clocks(request):
 
 def test_one_clock_is_told(request_):
     assert clocks(request_) == [
-        "every design at one clock, 1.05 GHz (the space `dvfs` varies it, and its voltage)"
+        "every design at one clock, 1.05 GHz (the space `default` varies it, and its voltage)"
     ]
     faster = replace(request_, space=request_.space.fixed(clock_hz=0.94e9))
     assert "one clock, 0.94 GHz" in clocks(faster)[0]
@@ -33,7 +33,7 @@ def test_one_clock_is_told(request_):
 @pytest.mark.parametrize(
     "change",
     [
-        {"space": load_space("dvfs")},
+        {"space": load_space("default")},
         {"budgets": Budgets(area_mm2=600.0)},
         {"budgets": replace(WATTS, dvfs=True)},
         {"budgets": replace(WATTS, power_means=PowerMeans.SUSTAINED)},

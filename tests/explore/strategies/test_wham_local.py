@@ -130,7 +130,7 @@ def grid(graph: BatchGraph, seconds, most=(4, 4), fits=None) -> CoreGrid:
     """Counts 1, 2, ... of both cores; operators run on one core only and take the same on any number."""
     shape = (*most, graph.size)
     single = np.broadcast_to(np.array(seconds, dtype=float), shape)
-    one = PassGrid(graph, single, np.full(shape, NEVER), np.zeros(most))
+    one = PassGrid(graph, single, np.full(shape, NEVER), np.zeros(most), np.ones(most))
     tensor, vector = np.indices(most) + 1
     everything = np.ones(most, dtype=bool)
     return CoreGrid(
@@ -176,7 +176,7 @@ def test_an_operator_spread_over_too_few_cores_is_a_conflict_too():
     # One product that all cores share: 8 s on one core, 2 s on four.
     shape = (4, 2, 1)
     shared = (8.0 / np.arange(1, 5))[:, None, None] * np.ones(shape)
-    one = PassGrid(fork("TC"), np.full(shape, 8.0), shared, np.zeros(shape[:2]))
+    one = PassGrid(fork("TC"), np.full(shape, 8.0), shared, np.zeros(shape[:2]), np.ones(shape[:2]))
     cores = CoreGrid(
         np.arange(8).reshape(4, 2), np.ones((4, 2), bool), np.ones((4, 2)), np.ones((4, 2)),
         tuple(np.indices((4, 2)) + 1), [(one, None)],

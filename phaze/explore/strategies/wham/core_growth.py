@@ -57,7 +57,7 @@ def grow_cores(grid: CoreGrid, kind: StageKind, metric: StageMetric) -> Growth |
     start = _first(grid)
     if start is None:
         return None
-    steps = [_step(grid, kind, metric, start, "")]
+    steps = [grown_step(grid, kind, metric, start, "")]
     while True:
         following = _next(grid, kind, metric, steps[-1])
         if isinstance(following, GrowthEnd):
@@ -68,15 +68,14 @@ def grow_cores(grid: CoreGrid, kind: StageKind, metric: StageMetric) -> Growth |
 def _first(grid: CoreGrid) -> Counts | None:
     """The fewest cores that the space and the budgets allow, tensor and vector cores alike."""
     tensor, vector = grid.numbers.shape
-    possible = [(a, b) for a in range(tensor) for b in range(vector) if _allowed(grid, (a, b))]
+    possible = [(a, b) for a in range(tensor) for b in range(vector) if grid.allows((a, b))]
     return min(possible, key=lambda counts: (sum(counts), counts), default=None)
 
 
-def _allowed(grid: CoreGrid, counts: Counts) -> bool:
-    return bool(grid.fits[counts] and grid.numbers[counts] >= 0)
-
-
-def _step(grid: CoreGrid, kind: StageKind, metric: StageMetric, counts: Counts, added: str) -> GrowthStep:
+def grown_step(
+    grid: CoreGrid, kind: StageKind, metric: StageMetric, counts: Counts, added: str
+) -> GrowthStep:
+    """One pair of core counts, and what it is worth."""
     time = grid.stage(kind, counts)
     return GrowthStep(counts, time, metric(time.seconds, float(grid.tdp_w[counts])), added)
 
@@ -92,7 +91,7 @@ def _next(grid: CoreGrid, kind: StageKind, metric: StageMetric, last: GrowthStep
         if isinstance(counts, GrowthEnd):
             ends.append(counts)
             continue
-        step = _step(grid, kind, metric, counts, unit)
+        step = grown_step(grid, kind, metric, counts, unit)
         if step.worth > last.worth:
             return step
         ends.append(GrowthEnd.NO_GAIN)

@@ -18,6 +18,7 @@ from phaze.explore.strategies.wham.wham_axes import TENSOR_CORES, VECTOR_CORES, 
 from phaze.hardware.budgets import over_budget, within_budget
 from phaze.hardware.silicon.die_area import area_mm2
 from phaze.hardware.silicon.package_power import tdp_w
+from phaze.hardware.spaces.clock_steps import CLOCK
 from phaze.parallel.parallel_plan import ParallelPlan
 from phaze.parallel.pipelines.pipeline_schedule import chunks_of
 from phaze.parallel.training.memory.memory_footprint import recomputed_groups
@@ -205,22 +206,39 @@ class StageTime:
 
 @dataclass(frozen=True)
 class PassGrid:
-    """Latencies of one pass in both modes, (T, V, O), and the least time (T, V) that its bytes need; seconds."""
+    """Latencies of one pass in both modes, (T, V, O), and the least time (T, V) that its bytes need; seconds.
+
+    `clock_hz`: of each pair of counts, (T, V), where more cores leave only a lower one.
+    """
 
     graph: BatchGraph
     single_s: Floats
     parallel_s: Floats
     floor_s: Floats
+    clock_hz: Floats
 
     def at(self, counts: Counts) -> Latencies:
-        """The latencies of one pair of counts."""
+        """The latencies of one pair of counts, and of more cores at the same clock."""
         shortest = np.minimum(self.single_s, self.parallel_s)
+
+        def more(at: Counts) -> list[float]:
+            return (shortest[at] * self._slower(at, counts)).tolist()
+
+        most, fewer = (-1, -1), {"TC": (-1, counts[1]), "VC": (counts[0], -1)}
         return Latencies(
             self.single_s[counts].tolist(),
             self.parallel_s[counts].tolist(),
-            shortest[-1, -1].tolist(),
-            {"TC": shortest[-1, counts[1]].tolist(), "VC": shortest[counts[0], -1].tolist()},
+            more(most),
+            {unit: more(at) for unit, at in fewer.items()},
         )
+
+    def least_s(self, counts: Counts) -> float:
+        """The least time that the bytes need with unlimited cores at the clock of these."""
+        return float(self.floor_s[-1, -1]) * self._slower((-1, -1), counts)
+
+    def _slower(self, at: Counts, counts: Counts) -> float:
+        """The clock of some counts over that of others: cycles take as much less time there as here."""
+        return float(self.clock_hz[at] / self.clock_hz[counts])
 
 
 @dataclass(frozen=True)
@@ -238,6 +256,10 @@ class CoreGrid:
     cores: tuple[Integers, Integers]
     passes: Sequence[tuple[PassGrid | None, PassGrid | None]]
     _known: dict[tuple[int, int, Counts], StageTime] = field(default_factory=dict)
+
+    def allows(self, counts: Counts) -> bool:
+        """Whether the space has a pair of counts and it keeps the budgets."""
+        return bool(self.fits[counts] and self.numbers[counts] >= 0)
 
     def stage(self, kind: StageKind, counts: Counts) -> StageTime:
         """The time of a stage: its layers' passes one after the other, conflicts of both directions together."""
@@ -268,7 +290,7 @@ def _timed(grid: PassGrid, counts: Counts, cores: dict[str, int]) -> StageTime:
     found = slack(grid.graph, latencies.unlimited_s)
     schedule = list_schedule(grid.graph, latencies, {**cores, "LINK": 1}, found)
     seconds = max(schedule.length_s, float(grid.floor_s[counts]))
-    critical = min(seconds, max(found.length_s, float(grid.floor_s[-1, -1])))
+    critical = min(seconds, max(found.length_s, grid.least_s(counts)))
     if seconds <= critical * _REACHED:
         return StageTime(seconds, critical, {"TC": 0.0, "VC": 0.0})
     return StageTime(seconds, critical, conflicts(grid.graph, latencies, schedule, found))
@@ -279,16 +301,19 @@ def core_grids(
 ) -> list[CoreGrid | None]:
     """The designs of some choices of everything but the core counts, costed together for one config.
 
-    None where no core counts keep the budgets.
+    Each pair of counts at the highest clock that keeps the budgets. None where no core counts keep them.
     """
-    grid = np.stack([axes.grid_numbers(chosen) for chosen in choices])
-    table, budgets = axes.tables(grid.ravel()), axes.candidates.budgets
-    fits = within_budget(over_budget(table, *budgets.limits)).reshape(grid.shape)
-    numbers = axes.numbers(grid.ravel()).reshape(grid.shape)
+    every = np.stack([axes.grid_numbers(chosen) for chosen in choices])  # (N, C, T, V)
+    table, budgets = axes.tables(every.ravel()), axes.candidates.budgets
+    keeps = within_budget(over_budget(table, *budgets.limits)).reshape(every.shape)
+    known = axes.numbers(every.ravel()).reshape(every.shape)
+    clock = (keeps & (known >= 0)).argmax(axis=1)[:, None]
+    fits, numbers, grid = (np.take_along_axis(of, clock, axis=1)[:, 0] for of in (keeps, known, every))
     alive = np.flatnonzero((fits & (numbers >= 0)).any(axis=(1, 2)))
     found: list[CoreGrid | None] = [None] * len(choices)
     if len(alive):
-        rows = np.arange(grid.size).reshape(grid.shape)[alive].ravel()
+        places = np.arange(every.size).reshape(every.shape)
+        rows = np.take_along_axis(places, clock, axis=1)[alive].ravel()
         kept = _GridCosts(evaluator.on(table.take(rows)), config, (len(alive), *grid.shape[1:]))
         for k, n in enumerate(alive.tolist()):
             found[n] = kept.grid(k, numbers[n], fits[n], budgets.tdp_margin)
@@ -330,4 +355,7 @@ class _GridCosts:
         single = latencies.single_s.reshape(*self.shape, -1)
         parallel = latencies.parallel_s.reshape(*self.shape, -1)
         floor = np.maximum(latencies.hbm_s, latencies.buffer_s).reshape(self.shape)
-        return [PassGrid(timed.graph, single[n], parallel[n], floor[n]) for n in range(self.shape[0])]
+        clock = np.asarray(self.evaluator.table[CLOCK], dtype=np.float64).reshape(self.shape)
+        return [
+            PassGrid(timed.graph, single[n], parallel[n], floor[n], clock[n]) for n in range(self.shape[0])
+        ]

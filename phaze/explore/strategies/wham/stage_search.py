@@ -5,13 +5,20 @@ kept.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.training_config import TrainingConfig
-from phaze.explore.strategies.wham.core_growth import Growth, StageMetric, StageWorth, grow_cores
+from phaze.explore.strategies.wham.core_growth import (
+    Growth,
+    GrowthStep,
+    StageMetric,
+    StageWorth,
+    grow_cores,
+    grown_step,
+)
 from phaze.explore.strategies.wham.core_latencies import CoreGrid, StageKind, core_grids
 from phaze.explore.strategies.wham.wham_axes import SearchAxes
 
@@ -133,8 +140,35 @@ class LocalSearch:
 
         depths = [len(options) - 1 for options in self._halved.values()]
         visits = explore_dimensions(len(self._starts), depths, evaluate, hysteresis)
-        designs = sorted((self._design(node, growth) for node, growth in growths.items()), key=_rank)
-        return LocalResult(kind, tuple(visits), growths, tuple(_distinct(designs)[:top_k]))
+        grown = (self._design(node, growth.best, self.grid(node)) for node, growth in growths.items())
+        designs = _distinct(sorted(grown, key=_rank))[:top_k]
+        at_best_clocks = self._at_best_clocks(designs, growths, kind, metric)
+        return LocalResult(kind, tuple(visits), growths, tuple(at_best_clocks))
+
+    def _at_best_clocks(
+        self,
+        designs: Sequence[StageDesign],
+        growths: Mapping[Node, Growth],
+        kind: StageKind,
+        metric: StageMetric,
+    ) -> list[StageDesign]:
+        """Designs at the clocks that are best for the metric, of all that the space has."""
+        clocks = [{k: option} for k in self.axes.clocked for option in self.axes.descending(k)]
+        if not clocks:
+            return list(designs)
+        pairs = list(itertools.product(designs, clocks))
+        choices = [self.chosen(design.node) | clock for design, clock in pairs]
+        best = {design.node: design for design in designs}
+        for (design, _), grid in zip(
+            pairs, core_grids(self.axes, self.evaluator, self.config, choices), strict=True
+        ):
+            step = growths[design.node].best
+            if grid is not None and grid.allows(step.counts):
+                other = self._design(
+                    design.node, grown_step(grid, kind, metric, step.counts, step.added), grid
+                )
+                best[design.node] = min(best[design.node], other, key=_rank)
+        return sorted(best.values(), key=_rank)
 
     @cached_property
     def _starts(self) -> list[tuple[int, ...]]:
@@ -174,8 +208,7 @@ class LocalSearch:
             grids = core_grids(self.axes, self.evaluator, self.config, choices)
             self._grids.update(zip(new, grids, strict=True))
 
-    def _design(self, node: Node, growth: Growth) -> StageDesign:
-        best, grid = growth.best, self.grid(node)
+    def _design(self, node: Node, best: GrowthStep, grid: CoreGrid) -> StageDesign:
         return StageDesign(
             number=int(grid.numbers[best.counts]),
             worth=best.worth,

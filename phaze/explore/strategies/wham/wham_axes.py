@@ -13,6 +13,7 @@ import numpy as np
 from phaze.arrays import Integers
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.spaces.clock_steps import CLOCK
 from phaze.hardware.spaces.design_space import DesignSpace
 from phaze.hardware.spaces.space_axis import Axis
 
@@ -29,7 +30,8 @@ class SearchAxes:
     rows and columns, vector ALUs, global buffer, ...) is a dimension, halved from its largest option. What has no
     order to halve along, such as a memory generation together with its stacks, is enumerated. Of memory sizes,
     which cost neither area nor power, the largest is taken. Bytes per cycle of the global buffer follow the arrays: the
-    fewest that bring each a row and a column of 16 bits in every cycle, or the most there are.
+    fewest that bring each a row and a column of 16 bits in every cycle, or the most there are. The clock follows the
+    budgets: the highest that the cores leave room for.
     """
 
     candidates: Candidates
@@ -45,19 +47,26 @@ class SearchAxes:
         return tuple(
             k
             for k, axis in enumerate(self.space.axes)
-            if k not in {*self._counts, *self.followed} and len(axis.fields) == 1 and _is_numeric(axis)
+            if k not in {*self._counts, *self.followed, *self.clocked}
+            and len(axis.fields) == 1
+            and _is_numeric(axis)
         )
 
     @cached_property
     def enumerated(self) -> tuple[int, ...]:
         """Positions of the axes whose options all start a search of their own."""
-        taken = {*self._counts, *self.halved, *self.followed}
+        taken = {*self._counts, *self.halved, *self.followed, *self.clocked}
         return tuple(k for k in range(len(self.space.axes)) if k not in taken)
 
     @cached_property
     def followed(self) -> tuple[int, ...]:
         """Position of the axis of the global buffer's bytes per cycle, if there is one."""
         return tuple(k for k, axis in enumerate(self.space.axes) if axis.fields == (PORTS,))
+
+    @cached_property
+    def clocked(self) -> tuple[int, ...]:
+        """Position of the axis of the clock, if there is one."""
+        return tuple(k for k, axis in enumerate(self.space.axes) if axis.fields == (CLOCK,))
 
     @property
     def _counts(self) -> tuple[int, ...]:
@@ -80,17 +89,21 @@ class SearchAxes:
         return found.get(TENSOR_CORES, (0,)), found.get(VECTOR_CORES, (0,))
 
     def grid_numbers(self, chosen: dict[int, int]) -> Integers:
-        """Numbers in the full grid of one choice of all other axes with every pair of core counts, (T, V).
+        """Numbers in the full grid of one choice of all other axes with every pair of core counts, (C, T, V).
 
-        Where a conditional axis does not vary, all its options stand for one design and have its number.
+        At every clock of the space, the highest first, unless one is chosen. Where a conditional axis does not vary,
+        all its options stand for one design and have its number.
         """
+        clocks = {k: np.array(self.descending(k))[:, None, None] for k in self.clocked if k not in chosen}
         if not self.followed:
-            return self._grid_numbers(chosen)
+            return self._grid_numbers({**chosen, **clocks})
         (ports,) = self.followed
-        at_first = self._grid_numbers({**chosen, ports: 0})
+        slowest = {k: int(options.ravel()[-1]) for k, options in clocks.items()}
+        at_first = self._grid_numbers({**chosen, **slowest, ports: 0})
         table = self.tables(at_first.ravel())
         asked = table["tensor_cores"] * (table["tensor_core_rows"] + table["tensor_core_columns"])
-        return self._grid_numbers({**chosen, ports: self._feeding(ports, asked).reshape(at_first.shape)})
+        feeding = self._feeding(ports, asked).reshape(at_first.shape)
+        return self._grid_numbers({**chosen, **clocks, ports: feeding})
 
     def _feeding(self, axis: int, elements: Integers) -> Integers:
         """Options by position, (N,), of the bytes per cycle that bring so many elements."""
@@ -102,7 +115,7 @@ class SearchAxes:
     def _grid_numbers(self, chosen: Mapping[int, int | Integers]) -> Integers:
         of = {self.space.axes[k].fields[0]: k for k in self._counts}
         tensor, vector = (np.array(options) for options in self.counts)
-        grid = np.zeros((len(tensor), len(vector)), dtype=np.int64)
+        grid = np.zeros((1, len(tensor), len(vector)), dtype=np.int64)
         for k, axis in enumerate(self.space.axes):
             if k == of.get(TENSOR_CORES):
                 digit: Integers | int = tensor[:, None]

@@ -28,6 +28,7 @@ def tell_axes(axes: SearchAxes) -> list[AxisReport]:
     """Every axis of the space and its treatment."""
     treatment = dict.fromkeys(axes.halved, "halved") | dict.fromkeys(axes.enumerated, "enumerated")
     treatment |= dict.fromkeys(axes.followed, "follows the arrays")
+    treatment |= dict.fromkeys(axes.clocked, "follows the budgets")
     return [
         AxisReport(fields=list(axis.fields), options=len(axis.options), treatment=treatment.get(k, "cores"))
         for k, axis in enumerate(axes.space.axes)
