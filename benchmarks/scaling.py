@@ -55,7 +55,7 @@ class Nothing:
 
 def measured(say: Callable[[str], None]) -> Report:
     """Every kind of executor on the same designs, then the estimate for many workers."""
-    candidates = Candidates(load_space(), Budgets(power_w=400.0))
+    candidates = Candidates(load_space("one-clock"), Budgets(power_w=400.0))
     task = Task(load_workload("gpt3"), 1024, load_network("default"))
     within = candidates.all().numbers
     wanted = within[:: len(within) // PIECES][:PIECES].tolist()

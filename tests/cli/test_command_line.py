@@ -135,7 +135,7 @@ def test_run_prints_tables_and_leaves_a_run_directory(dse, explorer, tmp_path, d
     assert request.budgets.power_w == 400.0
     assert request.budgets.area_mm2 == pytest.approx(800.0)
     assert request.task.devices == 1024
-    assert request.space.size == 1_417_500
+    assert request.space == load_space("default")
     assert request.time_limit_s == 60.0
     stored = load_run(tmp_path / "r")
     assert stored.manifest.command[:4] == ["dse", "run", "-w", "gpt3"]
