@@ -57,7 +57,7 @@ def grow_cores(grid: CoreGrid, kind: StageKind, metric: StageMetric) -> Growth |
     start = _first(grid)
     if start is None:
         return None
-    steps = [grown_step(grid, kind, metric, start, "")]
+    steps = [_step(grid, kind, metric, start, "")]
     while True:
         following = _next(grid, kind, metric, steps[-1])
         if isinstance(following, GrowthEnd):
@@ -72,9 +72,7 @@ def _first(grid: CoreGrid) -> Counts | None:
     return min(possible, key=lambda counts: (sum(counts), counts), default=None)
 
 
-def grown_step(
-    grid: CoreGrid, kind: StageKind, metric: StageMetric, counts: Counts, added: str
-) -> GrowthStep:
+def _step(grid: CoreGrid, kind: StageKind, metric: StageMetric, counts: Counts, added: str) -> GrowthStep:
     """One pair of core counts, and what it is worth."""
     time = grid.stage(kind, counts)
     return GrowthStep(counts, time, metric(time.seconds, float(grid.tdp_w[counts])), added)
@@ -91,7 +89,7 @@ def _next(grid: CoreGrid, kind: StageKind, metric: StageMetric, last: GrowthStep
         if isinstance(counts, GrowthEnd):
             ends.append(counts)
             continue
-        step = grown_step(grid, kind, metric, counts, unit)
+        step = _step(grid, kind, metric, counts, unit)
         if step.worth > last.worth:
             return step
         ends.append(GrowthEnd.NO_GAIN)

@@ -5,20 +5,13 @@ kept.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.training_config import TrainingConfig
-from phaze.explore.strategies.wham.core_growth import (
-    Growth,
-    GrowthStep,
-    StageMetric,
-    StageWorth,
-    grow_cores,
-    grown_step,
-)
+from phaze.explore.strategies.wham.core_growth import Growth, GrowthStep, StageMetric, StageWorth, grow_cores
 from phaze.explore.strategies.wham.core_latencies import CoreGrid, StageKind, core_grids
 from phaze.explore.strategies.wham.wham_axes import SearchAxes
 
@@ -142,32 +135,31 @@ class LocalSearch:
         visits = explore_dimensions(len(self._starts), depths, evaluate, hysteresis)
         grown = (self._design(node, growth.best, self.grid(node)) for node, growth in growths.items())
         designs = _distinct(sorted(grown, key=_rank))[:top_k]
-        at_best_clocks = self._at_best_clocks(designs, growths, kind, metric)
-        return LocalResult(kind, tuple(visits), growths, tuple(at_best_clocks))
+        if self.axes.clocked:
+            designs = self._at_best_clocks(designs, growths, kind, metric)
+        return LocalResult(kind, tuple(visits), growths, tuple(designs))
 
     def _at_best_clocks(
         self,
         designs: Sequence[StageDesign],
-        growths: Mapping[Node, Growth],
+        growths: dict[Node, Growth],
         kind: StageKind,
         metric: StageMetric,
     ) -> list[StageDesign]:
-        """Designs at the clocks that are best for the metric, of all that the space has."""
+        """The designs of the same dimensions at the clock that is best for the metric, cores added at that clock.
+
+        `growths` gets those that lead there.
+        """
         clocks = [{k: option} for k in self.axes.clocked for option in self.axes.descending(k)]
-        if not clocks:
-            return list(designs)
-        pairs = list(itertools.product(designs, clocks))
-        choices = [self.chosen(design.node) | clock for design, clock in pairs]
+        pairs = [(design.node, self.chosen(design.node) | clock) for design in designs for clock in clocks]
+        grids = core_grids(self.axes, self.evaluator, self.config, [chosen for _, chosen in pairs])
         best = {design.node: design for design in designs}
-        for (design, _), grid in zip(
-            pairs, core_grids(self.axes, self.evaluator, self.config, choices), strict=True
-        ):
-            step = growths[design.node].best
-            if grid is not None and grid.allows(step.counts):
-                other = self._design(
-                    design.node, grown_step(grid, kind, metric, step.counts, step.added), grid
-                )
-                best[design.node] = min(best[design.node], other, key=_rank)
+        for (node, _), grid in zip(pairs, grids, strict=True):
+            growth = None if grid is None else grow_cores(grid, kind, metric)
+            if grid is not None and growth is not None:
+                found = self._design(node, growth.best, grid)
+                if _rank(found) < _rank(best[node]):
+                    best[node], growths[node] = found, growth
         return sorted(best.values(), key=_rank)
 
     @cached_property
