@@ -93,6 +93,53 @@ class Demand:
         )
 
 
+@dataclass(frozen=True)
+class Weighed:
+    """Architectures held against budgets: TDP in W times a margin, area in mm2, (A,), and whom each limit rules out."""
+
+    tdp_w: Floats
+    area_mm2: Floats
+    over: dict[Limit, Flags]
+
+    @property
+    def kept(self) -> Flags:
+        """Whom no limit rules out, (A,)."""
+        return within_budget(self.over)
+
+
+def weigh(
+    table: ArchitectureTable,
+    power_w: float | None = None,
+    area_limit_mm2: float | None = None,
+    margin: float = 1.0,
+    power_density_w_per_mm2: float | None = None,
+    price_limit_usd: float | None = None,
+    economics: Economics = DEFAULT,
+    network: NetworkDraw | None = None,
+) -> Weighed:
+    """Architectures with what they take of each budget; None is no budget.
+
+    Power is TDP x `margin`, and of a `network` what a device's share of it draws. Power density is TDP x `margin` over
+    the total silicon of the package; the price is what a package costs to make.
+    """
+    area, power = area_mm2(table), tdp_w(table, margin)
+    given = _given(power_w, area_limit_mm2, power_density_w_per_mm2, price_limit_usd)
+    amounts = _amounts(
+        power,
+        area,
+        price_usd(table, area, economics) if Limit.PRICE in given else area,
+        0.0 if network is None or Limit.POWER not in given else network.of(table),
+    )
+    none = np.zeros(len(table), dtype=np.bool_)
+    over = {
+        **{limit: amounts[limit] > given[limit] if limit in given else none for limit in BUDGETS},
+        Limit.RETICLE: exceeds_reticle(table, area),
+        Limit.SHORELINE: exceeds_shoreline(table, area),
+        Limit.HEAT: cooling_share(table) > 1.0,
+    }
+    return Weighed(power, area, over)
+
+
 def over_budget(
     table: ArchitectureTable,
     power_w: float | None = None,
@@ -103,27 +150,9 @@ def over_budget(
     economics: Economics = DEFAULT,
     network: NetworkDraw | None = None,
 ) -> dict[Limit, Flags]:
-    """For each limit, the architectures it rules out; None is no budget. Power is TDP x `margin`, and of a `network`
-    what a device's share of it draws.
-
-    Power density is TDP x `margin` over the total silicon of the package; the price is what a package costs to make.
-    """
-    area = area_mm2(table)
-    given = _given(power_w, area_limit_mm2, power_density_w_per_mm2, price_limit_usd)
-    powered = Limit.POWER in given or Limit.POWER_DENSITY in given
-    amounts = _amounts(
-        tdp_w(table, margin) if powered else area,
-        area,
-        price_usd(table, area, economics) if Limit.PRICE in given else area,
-        0.0 if network is None or Limit.POWER not in given else network.of(table),
-    )
-    none = np.zeros(len(table), dtype=np.bool_)
-    return {
-        **{limit: amounts[limit] > given[limit] if limit in given else none for limit in BUDGETS},
-        Limit.RETICLE: exceeds_reticle(table, area),
-        Limit.SHORELINE: exceeds_shoreline(table, area),
-        Limit.HEAT: cooling_share(table) > 1.0,
-    }
+    """For each limit, the architectures it rules out; see `weigh`."""
+    density, price = power_density_w_per_mm2, price_limit_usd
+    return weigh(table, power_w, area_limit_mm2, margin, density, price, economics, network).over
 
 
 def within_budget(masks: dict[Limit, Flags]) -> Flags:
@@ -154,10 +183,10 @@ def smallest_demand(
     """The smallest budgets that some architecture of the table would keep."""
     given = _given(power_w, area_limit_mm2, power_density_w_per_mm2, price_limit_usd)
     density, price = power_density_w_per_mm2, price_limit_usd
-    masks = over_budget(table, power_w, area_limit_mm2, margin, density, price, economics, network)
-    area = area_mm2(table)
+    weighed = weigh(table, power_w, area_limit_mm2, margin, density, price, economics, network)
+    masks, area = weighed.over, weighed.area_mm2
     beside = 0.0 if network is None else network.of(table)
-    amounts = _amounts(tdp_w(table, margin), area, price_usd(table, area, economics), beside)
+    amounts = _amounts(weighed.tdp_w, area, price_usd(table, area, economics), beside)
     built = ~(masks[Limit.RETICLE] | masks[Limit.SHORELINE] | masks[Limit.HEAT])
     return Demand(
         {limit: _smallest(amounts[limit], built) for limit in BUDGETS},

@@ -194,4 +194,6 @@ def code(field: str, choice: str) -> int:
 def given_or(table: ArchitectureTable, field: str, otherwise: NDArray[Any]) -> NDArray[np.float64]:
     """An optional column with its absent cells filled from `otherwise`, one per architecture."""
     column = table[field]
+    if column.strides == (0,) and len(column) and len(column) == len(otherwise):
+        return np.asarray(otherwise if np.isnan(column[0]) else column, dtype=np.float64)
     return np.where(np.isnan(column), otherwise, column)

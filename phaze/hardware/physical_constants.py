@@ -65,7 +65,10 @@ class ConstantFile(_Record):
 
     def column(self, table: ArchitectureTable, field: str, quantity: str) -> NDArray[np.float64]:
         """A number that belongs to the choice each architecture has made, one per architecture."""
-        return self._by_choice(field, quantity)[table[field]]
+        values, choice = self._by_choice(field, quantity), table[field]
+        if choice.strides == (0,) and len(choice):  # all have made one choice, as nearly all of a space have
+            return np.broadcast_to(values[choice[0]], len(choice))
+        return values[choice]
 
     def _by_choice(self, field: str, quantity: str) -> NDArray[np.float64]:
         rows = self.tables[field].rows

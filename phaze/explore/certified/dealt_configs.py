@@ -70,7 +70,8 @@ class DealtConfigs:
         self._receive()
         theirs, ours = self.parts()
         for block in blocks:
-            self.partner.ask(ConfigsPiece(block.numbers, relevance, taken, clock, theirs))
+            figures = block.numbers, block.tdp_w, block.area_mm2
+            self.partner.ask(ConfigsPiece(*figures, relevance, taken, clock, theirs))
         screen = self.context.screen(relevance, clock)
         here = [screen.run(block, taken, ours) for block in blocks]
         return [_joined(one, self.partner.answer()) for one in here]
@@ -213,9 +214,11 @@ class AheadPiece:
 
 @dataclass(frozen=True)
 class ConfigsPiece:
-    """Candidates that keep the budgets, by number, to be bounded in some configs."""
+    """Candidates that keep the budgets, by number with TDP in W and area in mm2, to be bounded in some configs."""
 
     numbers: Integers
+    tdp_w: Floats
+    area_mm2: Floats
     relevance: Relevance
     taken: PointPool
     clock: Clock
@@ -223,7 +226,8 @@ class ConfigsPiece:
 
     def on(self, context: SearchContext) -> Screened:
         """What is left of their points."""
-        block = context.candidates.kept(self.numbers)
+        table = context.candidates.table(self.numbers)
+        block = Block(self.numbers, table, self.tdp_w, self.area_mm2)
         return context.screen(self.relevance, self.clock).run(block, self.taken, self.configs)
 
 

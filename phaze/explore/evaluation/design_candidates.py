@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from phaze.arrays import Floats, Integers, Rows
+from phaze.arrays import Flags, Floats, Integers, Rows
 from phaze.errors import InfeasibleError, InputError
 from phaze.explore.request.explore_request import Budgets
 from phaze.hardware.architecture import Architecture, from_table
@@ -23,7 +23,7 @@ from phaze.hardware.budgets import (
     power_limit_w,
     shortfalls,
     smallest_demand,
-    within_budget,
+    weigh,
 )
 from phaze.hardware.economics.package_price import price_usd
 from phaze.hardware.hardware_fields import FieldValue
@@ -104,15 +104,31 @@ class Candidates:
         return parts[0] if len(parts) == 1 else Block.join(parts)
 
     def _within(self, wanted: Integers) -> Block:
+        wanted = wanted[self._may_keep(wanted)]
         table = self.table(wanted)
-        rows = np.flatnonzero(within_budget(over_budget(table, *self.budgets.limits)))
-        return self._block(wanted[rows], table.take(rows))
+        found = weigh(table, *self.budgets.limits)
+        rows = np.flatnonzero(found.kept)
+        return Block(wanted[rows], table.take(rows), found.tdp_w[rows], found.area_mm2[rows])
+
+    def _may_keep(self, wanted: Integers) -> Flags:
+        """Which of some candidates, (N,), are not ruled out at the lowest clock already: at none does any take less.
+
+        Asked where several of them differ in the clock alone.
+        """
+        sizes = max(1, len(self.space.hbm_capacities_bytes))
+        slowest = self.space.slowest(wanted // sizes)
+        if slowest is None or self.budgets.dvfs:
+            return np.ones(len(wanted), dtype=np.bool_)
+        slowest = slowest * sizes + wanted % sizes
+        each, of = np.unique(slowest, return_inverse=True)
+        if 2 * len(each) > len(wanted):
+            return np.ones(len(wanted), dtype=np.bool_)
+        kept: Flags = weigh(self.table(each), *self.budgets.limits).kept[of]
+        return kept
 
     def kept(self, numbers: Integers) -> Block:
         """Some candidates that are known to keep them."""
-        return self._block(numbers, self.table(numbers))
-
-    def _block(self, numbers: Integers, table: ArchitectureTable) -> Block:
+        table = self.table(numbers)
         return Block(numbers, table, tdp_w(table, self.budgets.tdp_margin), area_mm2(table))
 
     def blocks(self, rows: int = BLOCK) -> Iterator[Block]:

@@ -24,6 +24,7 @@ from phaze.hardware.spaces.space_constraint import Constraint
 
 _CHUNK = 1 << 12  # numbers whose bits are unpacked at once
 _BLOCK = 1 << 18  # numbers tested at once
+_CLOCK = "clock_hz"
 
 
 @dataclass(frozen=True)
@@ -201,6 +202,19 @@ class DesignSpace:
         if number is None:
             raise InputError(f"the constraints of space {self.name} rule this architecture out")
         return number
+
+    def slowest(self, numbers: Integers) -> Integers | None:
+        """Numbers of the architectures that differ from some, (N,), in the clock alone, and have the lowest on offer.
+
+        None where the clock is no axis of its own, or numbers do not tell it: those of a filtered grid.
+        """
+        at = next((i for i, axis in enumerate(self.axes) if axis.fields == (_CLOCK,)), None)
+        if at is None or self.is_filtered or _CLOCK in self.ties.values():
+            return None
+        clocks = [float(hz or 0.0) for (hz,) in self.axes[at].options]
+        below = math.prod(len(axis.options) for axis in self.axes[at + 1 :])
+        mine = numbers // below % len(clocks)
+        return numbers + (clocks.index(min(clocks)) - mine) * below
 
     @property
     def unconstrained(self) -> DesignSpace:

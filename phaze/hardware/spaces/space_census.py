@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from phaze.arrays import Floats
-from phaze.hardware.budgets import Limit, over_budget, within_budget
-from phaze.hardware.silicon.die_area import area_mm2
-from phaze.hardware.silicon.package_power import tdp_w
+from phaze.hardware.budgets import Limit, weigh
 from phaze.hardware.spaces.design_space import DesignSpace
 
 
@@ -65,12 +63,11 @@ def census(
     # Nobody asks a census for prices.
     over: dict[Limit, int] = dict.fromkeys((limit for limit in Limit if limit is not Limit.PRICE), 0)
     for _, table in space.blocks():
-        masks = over_budget(table, power_w, area_limit_mm2, margin, power_density_w_per_mm2)
-        fits = within_budget(masks)
-        area, power = area_mm2(table), tdp_w(table, margin)
+        found = weigh(table, power_w, area_limit_mm2, margin, power_density_w_per_mm2)
+        fits, area, power = found.kept, found.area_mm2, found.tdp_w
         everything = everything.merge(Extent.of(area, power))
         within = within.merge(Extent.of(area[fits], power[fits]))
-        over = {limit: count + int(masks[limit].sum()) for limit, count in over.items()}
+        over = {limit: count + int(found.over[limit].sum()) for limit, count in over.items()}
     return Census(space.grid_size, everything, within, over)
 
 
