@@ -180,14 +180,15 @@ class Exploration(ExplorationSearch):
         return [row for row in dict.fromkeys([*self.ranked(shown), *members]) if row in members]
 
     def _told_aside(self, shown: Shown, ranked: Sequence[int]) -> ToldAside | None:
-        """What the other process tells of rows in its configs, of which this one knows no plans."""
+        """What the other process tells of rows whose plans it knows, and this one does not."""
         hurried = self._whole_clock.interrupted
         if self._dealt is None or (hurried and not self.axes.fixed):
             return None
         self._dealt.await_partner()
-        configs = [c for c, away in zip(self.evaluator.configs, self._dealt.away, strict=True) if away]
+        place, knows = {c: k for k, c in enumerate(self.evaluator.configs)}, self._dealt.knows_there
+        of = {row: place.get(found.configs[0]) for row, found in enumerate(shown.rows)}
         frontier, designs = (
-            [row for row in rows if shown.rows[row].configs[0] in configs]
+            [row for row in rows if (k := of[row]) is not None and knows((shown.rows[row].number, k))]
             for rows in (self._in_turn(shown), ranked)
         )
         clock = Clock(self.reporting.left_s())

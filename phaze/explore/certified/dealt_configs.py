@@ -16,13 +16,20 @@ import numpy as np
 from phaze.arrays import Flags, Floats, Integers, Rows
 from phaze.explore.certified.block_screening import Screen, Screened, in_order
 from phaze.explore.certified.search_pieces import BatchPiece, Looked, SearchContext
-from phaze.explore.certified.search_state import PointPool, Relevance
+from phaze.explore.certified.search_state import Point, PointPool, Relevance
 from phaze.explore.evaluation.design_candidates import Block
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.explore.request.partner_process import PartnerProcess
 from phaze.explore.request.search_progress import Clock
 from phaze.hardware.architecture_table import ArchitectureTable
+
+_ODD = np.uint64(
+    0x9E3779B97F4A7C15
+)  # 2^64 over the golden ratio: its multiples are spread evenly (Knuth, 6.4)
+
+WORTH_PART = 8
+"""Points for which a process is asked for a part of a batch."""
 
 AHEAD = 2
 """Batches that the other process is asked for before their turn."""
@@ -48,6 +55,7 @@ class DealtConfigs:
     """Configs of one search, `away` (configs,) those of the other process.
 
     `ready`: batches that were looked at before their turn, by config, each with the piece that asked for it.
+    `swapped`: points, by the numbers of candidate and config, whose plans the process knows that has not their config.
     """
 
     context: SearchContext
@@ -55,6 +63,7 @@ class DealtConfigs:
     away: Flags
     _ready: dict[int, tuple[BatchPiece, Looked, Floats]] = field(default_factory=dict)
     _asked: list[BatchPiece] = field(default_factory=list)
+    _swapped: set[Point] = field(default_factory=set)
 
     # -- whole tables -------------------------------------------------------------------------------------
 
@@ -91,16 +100,50 @@ class DealtConfigs:
         if not self.away[piece.config]:
             if choose is not None:
                 self._ask_ahead(choose, batch_of)
-            return piece.on(self.context)
+            return piece.on(self.context) if self._asked else self._by_both(piece)
         self._receive()
         if piece.effort is None and (known := self._known(piece)) is not None:
             return known
+        if choose is None or not len(points := choose(self._open(~self.away))):
+            return self._by_both(piece)
         self.partner.ask(piece)
-        if choose is not None and len(points := choose(self._open(~self.away))):
-            ahead = batch_of(points)
-            self._ready[ahead.config] = (ahead, *ahead.judged(self.context))
+        ahead = batch_of(points)
+        self._ready[ahead.config] = (ahead, *ahead.judged(self.context))
         found: Looked = self.partner.answer()
         return found
+
+    def _by_both(self, piece: BatchPiece) -> Looked:
+        """What a batch tells, where one of the processes has nothing of its own to do: each takes a part.
+
+        A combination of cores, memory and clock is always for the same one, which schedules layers on it once.
+        """
+        theirs, away = self._for_partner(piece.numbers), bool(self.away[piece.config])
+        if min(theirs.sum(), (~theirs).sum()) < WORTH_PART:
+            theirs = np.full(len(theirs), away)
+        there, here = np.flatnonzero(theirs), np.flatnonzero(~theirs)
+        if len(there):
+            self.partner.ask(piece.take(there))
+        parts = [(here, piece.take(here).on(self.context))] if len(here) else []
+        if len(there):
+            parts.append((there, self.partner.answer()))
+        found = Looked.join(parts)
+        reached = np.flatnonzero(found.reached[1] != 0)
+        for number, swapped in zip(piece.numbers[reached].tolist(), (theirs != away)[reached], strict=True):
+            (self._swapped.add if swapped else self._swapped.discard)((number, piece.config))
+        return found
+
+    def knows_there(self, point: Point) -> bool:
+        """Whether it is the other process that knows the plan of a point that was looked at."""
+        return bool(self.away[point[1]]) != (point in self._swapped)
+
+    def _for_partner(self, numbers: Integers) -> Flags:
+        """Which of some candidates the other process takes where a batch is divided, (A,)."""
+        factors = self.context.on(numbers).model.factors
+        sides = factors.tensor_of, factors.vector_of, factors.memory_of, factors.clock_level
+        mixed = np.zeros(len(numbers), dtype=np.uint64)
+        for side in sides:
+            mixed = (mixed + side.astype(np.uint64)) * _ODD
+        return np.asarray(mixed >> np.uint64(63) == 1)
 
     def _ask_ahead(self, choose: Choose, batch_of: Callable[[PointPool], BatchPiece]) -> None:
         """Keep the other process at work on what comes next of its configs."""

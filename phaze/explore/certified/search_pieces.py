@@ -7,7 +7,7 @@ evaluated. Points are independent of each other, so that it does not matter how 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -181,6 +181,10 @@ class BatchPiece:
         values = view.optimistic(config, rows, found.lower_s)
         return Looked(*values, value, reached, np.asarray(met)), found.judged_s
 
+    def take(self, at: Rows) -> BatchPiece:
+        """Some of the points."""
+        return replace(self, numbers=self.numbers[at], least=self.least[at])
+
     def divided(self, most: int) -> Iterator[tuple[NDArray[np.intp], BatchPiece]]:
         """At most that many parts that are worth a process, with the positions of their points.
 
@@ -188,7 +192,7 @@ class BatchPiece:
         """
         parts = max(1, min(most, len(self.numbers) // LEAST))
         for at in np.array_split(np.argsort(self.numbers, kind="stable"), parts):
-            yield at, BatchPiece(self.numbers[at], self.config, self.least[at], self.effort, self.patience)
+            yield at, self.take(at)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import pytest
 
 from phaze.explore.answers import exploration, exploration_search
 from phaze.explore.answers.main_job import explore
-from phaze.explore.certified import certified_search
+from phaze.explore.certified import certified_search, dealt_configs
 from phaze.explore.certified.dealt_configs import AheadPiece, ConfigsPiece, DealtConfigs, dealt
 from phaze.explore.certified.search_pieces import BatchPiece, SearchContext
 from phaze.explore.certified.search_state import PointPool, Relevance
@@ -76,6 +76,38 @@ def test_a_partner_changes_no_answer(request_, asked, monkeypatch):
     assert asked["AheadPiece"] > 0
     assert asked["ToldPiece"] == 1
     assert not active_children()
+
+
+def test_batches_of_one_process_are_divided_and_the_answer_stays(request_, asked, monkeypatch):
+    """Where one has nothing to do; what either reaches is told by the one that knows its plan."""
+    expected = alone(request_, monkeypatch)
+    monkeypatch.setattr(dealt_configs, "WORTH_PART", 1)
+    parts, divided = [], BatchPiece.take
+
+    def counted(self, at):
+        parts.append((len(at), len(self.numbers)))
+        return divided(self, at)
+
+    monkeypatch.setattr(BatchPiece, "take", counted)
+    assert told(explore(request_)) == expected
+    assert any(0 < some < every for some, every in parts)
+
+
+def test_a_combination_of_hardware_is_always_for_the_same_process(request_, asked):
+    """Whatever batch it is in; about half of them are for each."""
+    candidates = Candidates(request_.space, request_.budgets)
+    context = SearchContext(candidates, request_.task, AXES)
+    configs = DealtConfigs(context, None, dealt(context.evaluator.configs))
+    numbers = candidates.all().numbers
+    every = configs._for_partner(numbers)
+    assert 0.25 < every.mean() < 0.75
+    some = np.arange(len(numbers))[::3]
+    assert (configs._for_partner(numbers[some]) == every[some]).all()
+    factors = context.on(numbers).model.factors
+    sides = zip(factors.tensor_of, factors.vector_of, factors.memory_of, factors.cycle_s, strict=True)
+    whose = {}
+    for combination, theirs in zip(sides, every.tolist(), strict=True):
+        assert whose.setdefault(combination, theirs) == theirs
 
 
 def test_what_plans_there_are_is_known_before_the_copy_is_made(request_, asked, monkeypatch):
