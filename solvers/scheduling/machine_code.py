@@ -9,13 +9,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from types import FunctionType, ModuleType
 from typing import Any
+
+from phaze.background import in_background
 
 _SETTING = Lock()
 """Held while the setting of numba that says where builds are kept is ours."""
@@ -30,9 +33,7 @@ class Background:
     def __init__(self, sample: Callable[[Names], object], *parts: ModuleType) -> None:
         """Start to compile all that `sample` calls, for the types it calls with."""
         self._plain = {name: value for part in parts for name, value in vars(part).items()}
-        worker = ThreadPoolExecutor(1, thread_name_prefix=parts[-1].__name__)
-        self._build: Future[Names] = worker.submit(_build, sample, *parts)
-        worker.shutdown(wait=False)
+        self._build: Future[Names] = in_background(partial(_build, sample, *parts), parts[-1].__name__)
 
     @property
     def names(self) -> Names:

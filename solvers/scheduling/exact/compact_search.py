@@ -6,13 +6,15 @@ Its inner loop is plain at first and built as machine code in the background onc
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache, cached_property
+from concurrent.futures import Future
+from functools import cache, cached_property, partial
 from math import ceil, inf, log
 from time import monotonic, thread_time
 from typing import NamedTuple
 
 import numpy as np
+
+from phaze.background import in_background
 
 from ...arrays import Floats
 from ..indexed_problem import IndexedProblem
@@ -107,9 +109,7 @@ class KernelBuilder:
         if not self._kept:
             self._plain.add(spent_s)
         if self._worth:
-            workers = ThreadPoolExecutor(1, thread_name_prefix="kernel")
-            self._build = workers.submit(_compile, sample)
-            workers.shutdown(wait=False)
+            self._build = in_background(partial(_compile, sample), "kernel")
 
     def wait(self) -> None:
         """Until a build that has begun has ended, well or not."""
