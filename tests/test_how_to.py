@@ -59,7 +59,7 @@ def test_a_space_from_python():
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     names = {}
     exec(code, names)
-    assert names["space"].size == 1_417_500 / 9 / 6
+    assert names["space"].size == load_space("default").size / 9 / 6
     assert names["number"] == 7
 
 
