@@ -222,7 +222,8 @@ class PassGrid:
         shortest = np.minimum(self.single_s, self.parallel_s)
 
         def more(at: Counts) -> list[float]:
-            return (shortest[at] * self._slower(at, counts)).tolist()
+            scaled: list[float] = (shortest[at] * self._slower(at, counts)).tolist()
+            return scaled
 
         most, fewer = (-1, -1), {"TC": (-1, counts[1]), "VC": (counts[0], -1)}
         return Latencies(
@@ -303,18 +304,19 @@ def core_grids(
 
     Each pair of counts at the highest clock that keeps the budgets. None where no core counts keep them.
     """
-    every = np.stack([axes.grid_numbers(chosen) for chosen in choices])  # (N, C, T, V)
+    every: Integers = np.stack([axes.grid_numbers(chosen) for chosen in choices])  # (N, C, T, V)
     table, budgets = axes.tables(every.ravel()), axes.candidates.budgets
     keeps = within_budget(over_budget(table, *budgets.limits)).reshape(every.shape)
-    known = axes.numbers(every.ravel()).reshape(every.shape)
+    known: Integers = axes.numbers(every.ravel()).reshape(every.shape)
     clock = (keeps & (known >= 0)).argmax(axis=1)[:, None]
-    fits, numbers, grid = (np.take_along_axis(of, clock, axis=1)[:, 0] for of in (keeps, known, every))
+    fits = np.take_along_axis(keeps, clock, axis=1)[:, 0]
+    numbers: Integers = np.take_along_axis(known, clock, axis=1)[:, 0]
     alive = np.flatnonzero((fits & (numbers >= 0)).any(axis=(1, 2)))
     found: list[CoreGrid | None] = [None] * len(choices)
     if len(alive):
         places = np.arange(every.size).reshape(every.shape)
         rows = np.take_along_axis(places, clock, axis=1)[alive].ravel()
-        kept = _GridCosts(evaluator.on(table.take(rows)), config, (len(alive), *grid.shape[1:]))
+        kept = _GridCosts(evaluator.on(table.take(rows)), config, (len(alive), *numbers.shape[1:]))
         for k, n in enumerate(alive.tolist()):
             found[n] = kept.grid(k, numbers[n], fits[n], budgets.tdp_margin)
     return found
