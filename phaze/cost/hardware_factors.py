@@ -27,6 +27,10 @@ from phaze.hardware.derived_figures import (
 from phaze.workload.work import Format
 
 _CLOCK_LEVELS = 16
+_FEW = 3  # clocks that tell about the others: the ends and one between
+_DENSE = (
+    4  # times as many combinations as architectures: so many flags are looked through rather than keys sorted
+)
 _LARGEST = 1 << 62
 _TENSOR = (
     "tensor_cores",
@@ -115,6 +119,19 @@ class Coding:
 
 
 @dataclass(frozen=True)
+class FewClocks:
+    """Architectures at the nearest of a few clocks: combinations with tensor sides, and with vector sides.
+
+    Of each the shown numbers, ascending, and which every architecture has, (A,), at a clock no lower than its own and
+    at one no higher. `shorter` (A,): its cycle over that of the latter, at most 1.
+    """
+
+    tensor: tuple[tuple[Rows, Rows], ...]
+    vector: tuple[tuple[Rows, Rows], ...]
+    shorter: Floats
+
+
+@dataclass(frozen=True)
 class Factors:
     """Distinct combinations, and for each architecture the one it shows on every side.
 
@@ -157,10 +174,30 @@ class Factors:
         """The same with the vector side."""
         return self._pairs(len(self.vector.cores), self.vector_of)
 
-    def _pairs(self, sides: int, side_of: Rows) -> tuple[Rows, Rows]:
-        numbers = (self.clock_level * sides + side_of) * len(self.memory.hbm_bytes_per_s) + self.memory_of
-        found, which = np.unique(numbers, return_inverse=True)
-        return found, which.ravel()
+    def _pairs(self, sides: int, side_of: Rows, levels: Rows | None = None) -> tuple[Rows, Rows]:
+        """Combinations with sides of one kind; `levels`: what stands for each clock level."""
+        memories, level_of = len(self.memory.hbm_bytes_per_s), self.clock_level
+        level_of = level_of if levels is None else levels[level_of]
+        numbers, most = (level_of * sides + side_of) * memories + self.memory_of, len(self.level_cycle_s)
+        if (most := most * sides * memories) > _DENSE * len(numbers):
+            found, which = np.unique(numbers, return_inverse=True)
+            return found, which.ravel()
+        shown = np.zeros(most, dtype=np.bool_)
+        shown[numbers] = True
+        return np.flatnonzero(shown), (np.cumsum(shown) - 1)[numbers]
+
+    @cached_property
+    def few_clocks(self) -> FewClocks | None:
+        """Combinations at a few of the clocks for architectures at all of them; None where there are no more."""
+        clocks = len(self.level_cycle_s)
+        if clocks <= _FEW or (self.level_cycle_s[self.clock_level] != self.cycle_s).any():
+            return None
+        few = np.linspace(0, clocks - 1, _FEW).round().astype(np.intp)
+        faster = few[np.searchsorted(few, np.arange(clocks), side="right") - 1]
+        slower = few[np.searchsorted(few, np.arange(clocks), side="left")]
+        sides = (len(self.tensor.cores), self.tensor_of), (len(self.vector.cores), self.vector_of)
+        tensor, vector = (tuple(self._pairs(*side, levels) for levels in (faster, slower)) for side in sides)
+        return FewClocks(tensor, vector, self.cycle_s / self.level_cycle_s[slower][self.clock_level])
 
     def on(self, table: ArchitectureTable) -> Factors | None:
         """The same combinations with the positions of other architectures; None where one shows a new one."""

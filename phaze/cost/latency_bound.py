@@ -159,6 +159,35 @@ def lower_s(factors: Factors, bounds: LowerTables, rows: Rows) -> Floats:
     return total
 
 
+def few_clocks_lower_s(factors: Factors, bounds: LowerTables, rows: Rows) -> Floats | None:
+    """Bounds below `lower_s`, (architectures, passes), whose sums are those of a few clocks; None if there are no more.
+
+    At a lower clock no block takes fewer seconds, and at a higher one none takes fewer cycles: `max(cycles x cycle,
+    off chip) + fill x cycle + launch` grows with the cycle, and less than in proportion.
+    """
+    few, where = factors.few_clocks, np.asarray(rows, dtype=np.intp)
+    if few is None:
+        return None
+    width, shorter = bounds.pass_of.shape[1], few.shorter[where][:, None]
+    if not len(where):
+        return np.empty((0, width))
+
+    def both(known: MetRows, pairs: tuple[tuple[Rows, Rows], ...]) -> Floats:
+        (fast, fast_s), (slow, slow_s) = (_met(known, pair, where) for pair in pairs)
+        found = np.take(slow_s, slow, axis=0)
+        found *= shorter
+        return np.maximum(found, np.take(fast_s, fast, axis=0), out=found)
+
+    tensor_s = both(bounds.tensor, few.tensor)
+    total = tensor_s[:, :width] + both(bounds.vector, few.vector)
+    if len(bounds.pass_of):
+        total += _lone_s(factors, bounds, where) @ bounds.pass_of
+    np.maximum(total, tensor_s[:, width:], out=total)
+    simt = factors.simt_of[where]
+    total[simt >= 0] = bounds.simt_s[simt[simt >= 0]]
+    return total
+
+
 def tensor_lower_s(factors: Factors, bounds: LowerTables, rows: Rows) -> Floats:
     """Bounds below `lower_s`, (architectures, passes), that are the same whatever the vector cores are.
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from phaze.arrays import Floats, Rows
 from phaze.cost.cost_model import CostModel
-from phaze.cost.latency_bound import LowerTables, lower_s, tensor_lower_s
+from phaze.cost.latency_bound import LowerTables, few_clocks_lower_s, lower_s, tensor_lower_s
 from phaze.digest import digest
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.memo import Memo
@@ -125,6 +125,11 @@ class TimedChain:
         """Cheaper lower bounds on the forward and backward time of all layers together, (A,) seconds each."""
         found = lower_s(self.model.factors, self._lower_work, rows)
         return found[:, 0], found[:, 1]
+
+    def work_at_few_clocks(self, rows: Rows) -> tuple[Floats, Floats] | None:
+        """At most that, from what layers take at a few of the clocks; None where there are no more."""
+        found = few_clocks_lower_s(self.model.factors, self._lower_work, rows)
+        return None if found is None else (found[:, 0], found[:, 1])
 
     def path_bounds(self, rows: Rows) -> LayerTimes:
         """Lower bounds on layer times for the architectures at `rows` from what each of their operators takes there."""

@@ -219,8 +219,9 @@ class Screen:
                 continue
             able = sieve.able(free, evaluator.takes(config))
             under = self._under(view, config, sieve, alive, able)
+            under = self._at_few_clocks(view, config, sieve, alive, under)
             if not len(under):
-                continue  # its layers need not be costed
+                continue  # its layers need not be costed, or not at every clock
             least_s = evaluator.work_bound(config, under)
             values = view.optimistic(config, under, least_s)
             kept = sieve.keep("work", *values, alive[under])
@@ -237,6 +238,15 @@ class Screen:
         """Those of some rows that the roofline of a config leaves."""
         values = view.optimistic(config, rows, view.evaluator.roofline_s(config)[rows], work=False)
         return rows[sieve.keep("roofline", *values, alive[rows])]
+
+    def _at_few_clocks(
+        self, view: PointValues, config: TrainingConfig, sieve: _Sieve, alive: Rows, rows: Rows
+    ) -> Rows:
+        """Those of some rows that the work of a config leaves where it is costed at a few of the clocks alone."""
+        least_s = view.evaluator.work_bound_at_few_clocks(config, rows) if len(rows) else None
+        if least_s is None:
+            return rows
+        return rows[sieve.keep("work", *view.optimistic(config, rows, least_s), alive[rows])]
 
     def _give_up_s(self, view: PointValues, config: TrainingConfig, rows: Rows, others: Floats) -> Floats:
         """Iteration times above which points cannot matter, (A,), where a bound makes use of them."""

@@ -190,10 +190,17 @@ class Evaluator(CostedTask):
         able = (self.takes(config) & self._holds(config))[rows]
         if not able.any():
             return np.full(len(rows), np.inf)
+        return np.where(able, self._spread_s(config, self.timed(config).work(rows)), np.inf)
+
+    def work_bound_at_few_clocks(self, config: TrainingConfig, rows: Rows) -> Floats | None:
+        """At most that, (A,) seconds, from what layers take at a few of the clocks; None where there are no more."""
+        work = self.timed(config).work_at_few_clocks(rows)
+        return None if work is None else self._spread_s(config, work)
+
+    def _spread_s(self, config: TrainingConfig, work_s: tuple[Floats, Floats]) -> Floats:
+        """The forward and backward time of all layers, (A,) each, spread evenly over the devices."""
         share = self.options(config).least_share
-        forward_s, backward_s = self.timed(config).work(rows)
-        seconds = share * self.framework.stretch * (forward_s + backward_s) * (1 - BOUND_ROUNDING)
-        return np.where(able, seconds, np.inf)
+        return share * self.framework.stretch * (work_s[0] + work_s[1]) * (1 - BOUND_ROUNDING)
 
     def _holds(self, config: TrainingConfig) -> NDArray[np.bool_]:
         """Whether some plan may fit, (A,): looked at where memory is likely to be what is short."""
