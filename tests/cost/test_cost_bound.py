@@ -15,7 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phaze.cost.cost_model import CostModel
-from phaze.cost.latency_bound import LowerTables, MetRows, lower_s, memory_lower_s, tensor_lower_s
+from phaze.cost.latency_bound import (
+    LowerTables,
+    MetRows,
+    few_clocks_lower_s,
+    lower_s,
+    memory_lower_s,
+    tensor_lower_s,
+)
 from phaze.cost.serial_blocks import SerialBlocks, serial_blocks
 from phaze.workload.work import Pass, Traffic, Unit, Work
 
@@ -26,6 +33,11 @@ TABLE = grid(
     vector_core_alus=(64, 512),
     hbm_stacks=(1, 6),
     clock_hz=(0.5e9, 1.05e9),
+)
+
+CLOCKS = (0.5e9, 0.6e9, 0.7e9, 0.85e9, 1.05e9, 1.3e9)
+CLOCKED = grid(
+    tensor_cores=(1, 5), vector_cores=(1, 3), vector_core_alus=(64, 512), hbm_stacks=(1, 6), clock_hz=CLOCKS
 )
 
 
@@ -113,6 +125,43 @@ def test_bounds_that_know_less_of_the_chip_are_lower(seed):
     alike = [memory_s[model.factors.memory_of == side] for side in set(model.factors.memory_of.tolist())]
     assert all((np.ptp(one, axis=0) == 0).all() for one in alike)
     assert (memory_s >= 0).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6))
+def test_what_a_few_clocks_tell_of_the_others_is_below_and_close(seed):
+    """At those few it is the same, and a sum of passes is no other than one of them."""
+    some = [random_pass(seed), random_pass(seed + 1)]
+    model, rows = CostModel(CLOCKED, NETWORK), np.arange(len(CLOCKED))[::-1]
+    joined = LowerTables.join([model.lower_tables(one) for one in some])
+    few = np.isin(CLOCKED["clock_hz"][rows], [CLOCKS[0], CLOCKS[2], CLOCKS[3], CLOCKS[5]])
+    for tables in (joined, joined.weighted(np.array([[3.0], [0.5]]))):
+        whole, told = (find(model.factors, tables, rows) for find in (lower_s, few_clocks_lower_s))
+        assert (told <= whole * (1 + 1e-12)).all()
+        assert (told >= 0.7 * whole).all()
+        exact = np.isclose(told, whole, rtol=1e-12).all(axis=1)
+        assert exact[CLOCKED["clock_hz"][rows] == CLOCKS[0]].all()
+        assert exact[CLOCKED["clock_hz"][rows] == CLOCKS[-1]].all()
+        assert exact[few].mean() >= 0.5
+
+
+def test_combinations_at_other_clocks_are_not_worked_out():
+    model, rows = CostModel(CLOCKED, NETWORK), np.arange(len(CLOCKED))
+    tables = model.lower_tables(transformer_layer())
+    few_clocks_lower_s(model.factors, tables, rows)
+    met = len(tables.tensor), len(tables.vector)
+    lower_s(model.factors, tables, rows)
+    assert (len(tables.tensor), len(tables.vector)) == (2 * met[0], 2 * met[1])
+
+
+def test_few_clocks_tell_nothing_where_there_are_no_more():
+    """Nor where clocks are too many to be told apart; of no architecture they tell nothing."""
+    layer = transformer_layer()
+    for clocks in (CLOCKS[:3], tuple(np.linspace(0.5e9, 1.3e9, 40))):
+        model = CostModel(chips(clock_hz=np.array(clocks)), NETWORK)
+        assert few_clocks_lower_s(model.factors, model.lower_tables(layer), np.arange(len(clocks))) is None
+    model = CostModel(CLOCKED, NETWORK)
+    assert few_clocks_lower_s(model.factors, model.lower_tables(layer), np.arange(0)).shape == (0, 1)
 
 
 @settings(max_examples=60, deadline=None)

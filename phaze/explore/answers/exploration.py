@@ -185,12 +185,14 @@ class Exploration(ExplorationSearch):
         if self._dealt is None or (hurried and not self.axes.fixed):
             return None
         self._dealt.await_partner()
-        place, knows = {c: k for k, c in enumerate(self.evaluator.configs)}, self._dealt.knows_there
-        of = {row: place.get(found.configs[0]) for row, found in enumerate(shown.rows)}
-        frontier, designs = (
-            [row for row in rows if (k := of[row]) is not None and knows((shown.rows[row].number, k))]
-            for rows in (self._in_turn(shown), ranked)
-        )
+        place = {config: k for k, config in enumerate(self.evaluator.configs)}
+        points = {row: (one.number, one.configs[0]) for row, one in enumerate(shown.rows)}
+        there = {
+            row
+            for row, (number, config) in points.items()
+            if config is not None and self._dealt.knows_there((number, place[config]))
+        }
+        frontier, designs = ([row for row in rows if row in there] for rows in (self._in_turn(shown), ranked))
         clock = Clock(self.reporting.left_s())
         rows = {row: shown.rows[row] for row in (*frontier, *designs)}
         return ToldAside.of(self._dealt.partner, ToldPiece(rows, frontier, designs, clock, hurried))

@@ -13,15 +13,25 @@ from phaze.hardware.spaces.space_axis import Axis, Option
 CLOCK = "clock_hz"
 SHARES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 """Clocks on offer, as shares of the space's own: at half of it the voltage is near its floor."""
+NEARLY = 0.06
+"""Relative difference of two clocks of which one is enough."""
 
 
 def with_lower_clocks(space: DesignSpace) -> DesignSpace:
-    """The space with lower clocks beside its own, to whole MHz; a space that varies the clock as it is."""
-    if CLOCK in space.fields_varied:
+    """The space with lower clocks beside its own, to whole MHz: of what boards draw firmware finds the clock.
+
+    One that varies the clock has those shares of its highest beside that are not nearly one of its own; one whose
+    clock goes with other fields stays as it is.
+    """
+    axis = next((axis for axis in space.axes if CLOCK in axis.fields), None)
+    own = [float(space.base.value(CLOCK) or 0.0)] if axis is None else [_hz(o) for o in axis.options]
+    if CLOCK in space.ties or (axis is not None and (axis.fields != (CLOCK,) or axis.when)):
         return space
-    own = float(space.base.value(CLOCK) or 0.0)
-    steps = (own, *(round(share * own / 1e6) * 1e6 for share in SHARES[1:]))
-    return replace(space, axes=(*space.axes, Axis((CLOCK,), tuple((hz,) for hz in steps))))
+    shares = [round(share * max(own) / 1e6) * 1e6 for share in SHARES[1:]]
+    between = [hz for hz in shares if all(abs(hz - one) > NEARLY * one for one in own)]
+    steps = Axis((CLOCK,), tuple((hz,) for hz in sorted([*own, *between], reverse=True)))
+    others = tuple(one for one in space.axes if one is not axis)
+    return replace(space, axes=(*others, steps))
 
 
 def with_one_clock(space: DesignSpace, clock_hz: float, where: str) -> DesignSpace:

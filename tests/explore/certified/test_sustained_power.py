@@ -204,10 +204,33 @@ def test_what_a_sustained_power_does_not_go_with_is_refused(change, words, task,
         explore(replace(ExploreRequest(task, space, sustained(100.0)), **change))
 
 
+PAIRS = """
+schema_version: 1
+name: pairs
+base: tpuv4
+axes:
+  - fields: [tensor_cores, clock_hz]
+    values: [[4, 1.05GHz], [8, 700MHz]]
+"""
+
+
 def test_lower_clocks_are_one_more_axis(space):
     clocks = np.unique(space.table()["clock_hz"])
     assert len(clocks) == len(SHARES)
     assert clocks.max() == load_architecture("tpuv4").fields["clock_hz"]
+    assert (np.unique(with_lower_clocks(space).table()["clock_hz"]) == clocks).all()
+
+
+def test_lower_clocks_stand_beside_those_of_a_space_but_not_nearly_the_same_twice():
+    """Firmware finds a clock between two of a space, too."""
+    clocks = np.unique(with_lower_clocks(load_space("default")).table(range(4000))["clock_hz"])
+    assert clocks.tolist() == [500e6, 630e6, 700e6, 840e6, 945e6, 1050e6]
+
+
+def test_clocks_that_go_with_other_fields_stay_as_they_are(tmp_path):
+    path = tmp_path / "pairs.yaml"
+    path.write_text(PAIRS, encoding="utf-8")
+    space = load_space(path)
     assert with_lower_clocks(space) is space
 
 
