@@ -113,10 +113,7 @@ class DealtConfigs:
         return found
 
     def _by_both(self, piece: BatchPiece) -> Looked:
-        """What a batch tells, where one of the processes has nothing of its own to do: each takes a part.
-
-        A combination of cores, memory and clock is always for the same one, which schedules layers on it once.
-        """
+        """What a batch tells, where one of the processes has nothing of its own to do: each takes a part."""
         theirs, away = self._for_partner(piece.numbers), bool(self.away[piece.config])
         if min(theirs.sum(), (~theirs).sum()) < WORTH_PART:
             theirs = np.full(len(theirs), away)
@@ -131,6 +128,15 @@ class DealtConfigs:
         for number, swapped in zip(piece.numbers[reached].tolist(), (theirs != away)[reached], strict=True):
             (self._swapped.add if swapped else self._swapped.discard)((number, piece.config))
         return found
+
+    def _for_partner(self, numbers: Integers) -> Flags:
+        """Which of some candidates the other process takes where a batch is divided, (A,), whatever batch it is.
+
+        So one process schedules the layers on an architecture, which with another memory size is the same.
+        """
+        sizes = max(1, len(self.context.candidates.space.hbm_capacities_bytes))
+        mixed = (numbers // sizes).astype(np.uint64) * _ODD
+        return np.asarray(mixed >> np.uint64(63) == 1)
 
     def knows_there(self, point: Point) -> bool:
         """Whether it is the other process that knows the plan of a point that was looked at."""

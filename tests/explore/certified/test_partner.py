@@ -7,6 +7,7 @@ import signal
 import time
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import replace
 from multiprocessing import active_children, get_all_start_methods
 
 import numpy as np
@@ -93,21 +94,16 @@ def test_batches_of_one_process_are_divided_and_the_answer_stays(request_, asked
     assert any(0 < some < every for some, every in parts)
 
 
-def test_a_combination_of_hardware_is_always_for_the_same_process(request_, asked):
-    """Whatever batch it is in; about half of them are for each."""
-    candidates = Candidates(request_.space, request_.budgets)
-    context = SearchContext(candidates, request_.task, AXES)
+def test_an_architecture_is_always_for_the_same_process(request_, asked):
+    """Whatever batch it is in, and with whatever memory; about half of them are for each."""
+    space = replace(request_.space, hbm_capacities_bytes=(16e9, 32e9))
+    context = SearchContext(Candidates(space, request_.budgets), request_.task, AXES)
     configs = DealtConfigs(context, None, dealt(context.evaluator.configs))
-    numbers = candidates.all().numbers
+    numbers = np.arange(context.candidates.size)
     every = configs._for_partner(numbers)
-    assert 0.25 < every.mean() < 0.75
-    some = np.arange(len(numbers))[::3]
-    assert (configs._for_partner(numbers[some]) == every[some]).all()
-    factors = context.on(numbers).model.factors
-    sides = zip(factors.tensor_of, factors.vector_of, factors.memory_of, factors.cycle_s, strict=True)
-    whose = {}
-    for combination, theirs in zip(sides, every.tolist(), strict=True):
-        assert whose.setdefault(combination, theirs) == theirs
+    assert 0.4 < every.mean() < 0.6
+    assert (every[::2] == every[1::2]).all()
+    assert (configs._for_partner(numbers[::3]) == every[::3]).all()
 
 
 def test_what_plans_there_are_is_known_before_the_copy_is_made(request_, asked, monkeypatch):
