@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
 from threading import Timer
@@ -111,16 +111,18 @@ def _why(code: int, output: Path) -> str:
 class KeptRows:
     """Rows by case; with a file, over all runs of a benchmark, so that one that was stopped goes on.
 
-    `known`: rows of a report that was written before; those of the file are younger and stand.
+    `known`: rows of a report that was written before; those of the file are younger and stand. Of both those count that
+    answer the same `question`.
     """
 
     file: Path | None = None
     known: Sequence[Row] = ()
+    question: Row = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Read what is done."""
         lines = self.file.read_text(encoding="utf-8").splitlines() if self._there else []
-        done = [*self.known, *map(json.loads, lines)]
+        done = [row for row in (*self.known, *map(json.loads, lines)) if self.question.items() <= row.items()]
         self._rows: dict[str, Row] = {row["case"]: row for row in done}
 
     @property
@@ -130,7 +132,7 @@ class KeptRows:
     def get(self, case: str, measure: Callable[[], Row]) -> Row:
         """The row of a case, measured and written at once where it is not known."""
         if case not in self._rows:
-            self._rows[case] = measure()
+            self._rows[case] = measure() | self.question
             if self.file is not None:
                 with self.file.open("a", encoding="utf-8") as lines:
                     lines.write(json.dumps(self._rows[case]) + "\n")

@@ -38,6 +38,7 @@ from phaze.hardware.architecture import load_architecture, to_table
 from phaze.hardware.physical_constants import constants
 from phaze.hardware.silicon.dvfs import fit_clock
 from phaze.hardware.silicon.package_power import tdp_w
+from phaze.hardware.spaces.space_file import load_space
 
 BENCHMARKS = Path(run.__file__).parent
 
@@ -341,6 +342,19 @@ def test_every_question_is_in_one_share_and_is_asked_once(monkeypatch, tmp_path)
     )
     with pytest.raises(ValueError, match="4/3"):
         everywhere.Share.read("4/3")
+
+
+def test_answers_about_another_default_space_do_not_count(monkeypatch, tmp_path):
+    answer = {"seconds": 1.0, "processor_s": 1.0, "peak_bytes": 1, "gap": 0.0}
+    monkeypatch.setattr(everywhere, "searched", lambda name, *_, **__: {"case": name, **answer})
+    monkeypatch.setattr(everywhere, "builtin_workloads", lambda: (SimpleNamespace(name="one", layers=2),))
+    case, kept = "one --devices 8 --power 300W", tmp_path / "rows"
+    other = {"case": case, "seconds": 70.0, "architectures": 7}
+    kept.write_text(json.dumps(other) + "\n" + json.dumps({**other, "case": "two"}) + "\n", encoding="utf-8")
+    report = everywhere.measured(lambda _: None, 60.0, (), kept)
+    row = next(row for row in report.rows if row["case"] == case)
+    assert (row["seconds"], row["architectures"]) == (1.0, load_space("default").size)
+    assert len(report.rows) == 6
 
 
 def test_planning_tells_models_by_the_longest_question():
