@@ -206,10 +206,12 @@ class DesignSpace:
     def slowest(self, numbers: Integers) -> Integers | None:
         """Numbers of the architectures that differ from some, (N,), in the clock alone, and have the lowest on offer.
 
-        None where the clock is no axis of its own, or numbers do not tell it: those of a filtered grid.
+        None where the clock is no axis of its own, other fields follow it, or numbers do not tell it: those of a
+        filtered grid.
         """
         at = next((i for i, axis in enumerate(self.axes) if axis.fields == (_CLOCK,)), None)
-        if at is None or self.is_filtered or _CLOCK in self.ties.values():
+        follow = [*self.ties.values(), *(c.field for figure in self.overrides for c in figure.where)]
+        if at is None or self.is_filtered or _CLOCK in follow:
             return None
         clocks = [float(hz or 0.0) for (hz,) in self.axes[at].options]
         below = math.prod(len(axis.options) for axis in self.axes[at + 1 :])

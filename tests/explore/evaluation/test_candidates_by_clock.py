@@ -12,7 +12,7 @@ from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.request.explore_request import Budgets
 from phaze.hardware.budgets import over_budget, within_budget
 from phaze.hardware.spaces.clock_steps import with_lower_clocks
-from phaze.hardware.spaces.space_axis import Condition
+from phaze.hardware.spaces.space_axis import Condition, Override
 from phaze.hardware.spaces.space_file import load_space
 
 SPACE = """
@@ -89,8 +89,12 @@ def test_the_slowest_differs_in_the_clock_alone(space):
             np.testing.assert_array_equal(table[name], slowest[name])
 
 
-def test_a_space_without_clocks_or_with_conditions_has_none(space):
+def test_a_space_without_clocks_with_conditions_or_what_follows_clocks_has_none(space):
     numbers = np.arange(4)
+    like = (Condition("clock_hz", (space.axes[1].options[0][0],)),)
+    figure = Override("hbm_bandwidth_bytes_per_s", 1e12, like, {})
+    assert replace(space, overrides=(figure,)).slowest(numbers) is None
+    assert replace(space, ties={"peak_clock_hz": "clock_hz"}).slowest(numbers) is None
     assert replace(space, axes=(space.axes[0], space.axes[2])).slowest(numbers) is None
     filtered = replace(space, pins=(Condition("vector_cores", (1,)),))
     assert filtered.is_filtered
