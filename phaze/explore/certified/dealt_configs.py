@@ -95,39 +95,54 @@ class DealtConfigs:
         self, piece: BatchPiece, choose: Choose | None, batch_of: Callable[[PointPool], BatchPiece]
     ) -> Looked:
         """What a batch tells. `choose`: what may come after it; `batch_of` makes batches of that."""
-        if piece.effort is None and (known := self._known(piece)) is not None:
-            return known
+        found, theirs = self._looked(piece, choose, batch_of)
+        self._remember(piece, found, theirs)
+        return found
+
+    def _looked(
+        self, piece: BatchPiece, choose: Choose | None, batch_of: Callable[[PointPool], BatchPiece]
+    ) -> tuple[Looked, Flags]:
+        """The same, and of which points the other process told it, (A,)."""
+        owner = np.full(len(piece.numbers), self.away[piece.config])
+        if (known := self._known(piece)) is not None:
+            return known, owner
         if not self.away[piece.config]:
             if choose is not None:
                 self._ask_ahead(choose, batch_of)
-            return piece.on(self.context) if self._asked else self._by_both(piece)
+            theirs = owner if self._asked else self._shares(piece)
+            return self._worked_out(piece, theirs), theirs
         self._receive()
-        if piece.effort is None and (known := self._known(piece)) is not None:
-            return known
+        if (known := self._known(piece)) is not None:
+            return known, owner
         if choose is None or not len(points := choose(self._open(~self.away))):
-            return self._by_both(piece)
+            theirs = self._shares(piece)
+            return self._worked_out(piece, theirs), theirs
         self.partner.ask(piece)
         ahead = batch_of(points)
         self._ready[ahead.config] = (ahead, *ahead.judged(self.context))
-        found: Looked = self.partner.answer()
-        return found
+        return self.partner.answer(), owner
 
-    def _by_both(self, piece: BatchPiece) -> Looked:
-        """What a batch tells, where one of the processes has nothing of its own to do: each takes a part."""
-        theirs, away = self._for_partner(piece.numbers), bool(self.away[piece.config])
-        if min(theirs.sum(), (~theirs).sum()) < WORTH_PART:
-            theirs = np.full(len(theirs), away)
+    def _shares(self, piece: BatchPiece) -> Flags:
+        """Which points of a batch the other process takes, (A,), where one of the two has nothing of its own to do."""
+        theirs = self._for_partner(piece.numbers)
+        worth = min(theirs.sum(), (~theirs).sum()) >= WORTH_PART
+        return theirs if worth else np.full(len(theirs), self.away[piece.config])
+
+    def _worked_out(self, piece: BatchPiece, theirs: Flags) -> Looked:
+        """What a batch tells, each process working out its points; the other one waits for nothing else."""
         there, here = np.flatnonzero(theirs), np.flatnonzero(~theirs)
         if len(there):
             self.partner.ask(piece.take(there))
         parts = [(here, piece.take(here).on(self.context))] if len(here) else []
         if len(there):
             parts.append((there, self.partner.answer()))
-        found = Looked.join(parts)
-        reached = np.flatnonzero(found.reached[1] != 0)
-        for number, swapped in zip(piece.numbers[reached].tolist(), (theirs != away)[reached], strict=True):
-            (self._swapped.add if swapped else self._swapped.discard)((number, piece.config))
-        return found
+        return Looked.join(parts)
+
+    def _remember(self, piece: BatchPiece, found: Looked, theirs: Flags) -> None:
+        """Remember where plans are known that are not where their config is."""
+        reached, swapped = found.reached[1] != 0, theirs != self.away[piece.config]
+        self._swapped.difference_update((n, piece.config) for n in piece.numbers[reached & ~swapped].tolist())
+        self._swapped.update((n, piece.config) for n in piece.numbers[reached & swapped].tolist())
 
     def _for_partner(self, numbers: Integers) -> Flags:
         """Which of some candidates the other process takes where a batch is divided, (A,), whatever batch it is.
@@ -141,15 +156,6 @@ class DealtConfigs:
     def knows_there(self, point: Point) -> bool:
         """Whether it is the other process that knows the plan of a point that was looked at."""
         return bool(self.away[point[1]]) != (point in self._swapped)
-
-    def _for_partner(self, numbers: Integers) -> Flags:
-        """Which of some candidates the other process takes where a batch is divided, (A,)."""
-        factors = self.context.on(numbers).model.factors
-        sides = factors.tensor_of, factors.vector_of, factors.memory_of, factors.clock_level
-        mixed = np.zeros(len(numbers), dtype=np.uint64)
-        for side in sides:
-            mixed = (mixed + side.astype(np.uint64)) * _ODD
-        return np.asarray(mixed >> np.uint64(63) == 1)
 
     def _ask_ahead(self, choose: Choose, batch_of: Callable[[PointPool], BatchPiece]) -> None:
         """Keep the other process at work on what comes next of its configs."""
@@ -176,6 +182,8 @@ class DealtConfigs:
 
     def _known(self, piece: BatchPiece) -> Looked | None:
         """What was worked out ahead of a batch, where it was of all of its points, as if it were worked out now."""
+        if piece.effort is not None:
+            return None
         if piece.config not in self._ready and any(one.config == piece.config for one in self._asked):
             self._receive()
         before, found, judged_s = self._ready.pop(piece.config, (None, None, None))
