@@ -14,10 +14,18 @@ took a twentieth of the time of both at Python's own 700."""
 
 
 def main() -> NoReturn:
-    """Load the command line and run it; Ctrl-C while it loads leaves without a word, as shells expect."""
+    """Load the command line and run it, then leave, whatever still runs in the background.
+
+    Ctrl-C while it loads leaves without a word, as shells expect.
+    """
     gc.set_threshold(OBJECTS)
     try:
         from phaze.cli.main import main as run
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
-    run()
+    from phaze.background import leave
+
+    try:
+        run()
+    except SystemExit as ended:
+        leave(ended.code if isinstance(ended.code, int) else 0)

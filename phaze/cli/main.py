@@ -18,7 +18,6 @@ from typing import Annotated, NoReturn
 import typer
 
 from phaze import __version__
-from phaze.background import leave
 from phaze.cli.catalogue import archs, frameworks, graph, networks, plans, schema, spaces, workloads
 from phaze.cli.console_output import print_error, say
 from phaze.cli.interruption import INTERRUPTED
@@ -103,13 +102,13 @@ app.add_typer(networks.app, name="network", hidden=True)
 
 
 def main() -> NoReturn:
-    """Run the command line and leave with the exit code of what happened, whatever still runs in the background."""
+    """Run the command line and leave with the exit code of what happened."""
     _open_streams()
     with warnings.catch_warnings():
         warnings.simplefilter("always", Remark)
         warnings.showwarning = _remark
         code = _guarded()
-    leave(code)
+    sys.exit(code)
 
 
 def _open_streams() -> None:
