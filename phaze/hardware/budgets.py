@@ -140,21 +140,6 @@ def weigh(
     return Weighed(power, area, over)
 
 
-def over_budget(
-    table: ArchitectureTable,
-    power_w: float | None = None,
-    area_limit_mm2: float | None = None,
-    margin: float = 1.0,
-    power_density_w_per_mm2: float | None = None,
-    price_limit_usd: float | None = None,
-    economics: Economics = DEFAULT,
-    network: NetworkDraw | None = None,
-) -> dict[Limit, Flags]:
-    """For each limit, the architectures it rules out; see `weigh`."""
-    density, price = power_density_w_per_mm2, price_limit_usd
-    return weigh(table, power_w, area_limit_mm2, margin, density, price, economics, network).over
-
-
 def within_budget(masks: dict[Limit, Flags]) -> Flags:
     """Architectures that no limit rules out."""
     return ~reduce(np.logical_or, masks.values())

@@ -7,13 +7,13 @@ import pytest
 
 from phaze.errors import InfeasibleError
 from phaze.explore.answers.main_job import evaluate
-from phaze.hardware.budgets import over_budget, within_budget
+from phaze.hardware.budgets import weigh
 
 
 def brute_force(task, space, power_w):
     """(tdp, throughput, id) of every architecture that keeps the budget and fits, each evaluated on its own."""
     found = []
-    allowed = within_budget(over_budget(space.table(), power_w))
+    allowed = weigh(space.table(), power_w).kept
     for row in np.flatnonzero(allowed):
         try:
             design = evaluate(task, space.architecture(int(row)))

@@ -13,10 +13,10 @@ from phaze.hardware.budgets import (
     BUDGETS,
     Demand,
     Limit,
-    over_budget,
     power_limit_w,
     shortfalls,
     smallest_demand,
+    weigh,
     within_budget,
 )
 from phaze.hardware.cluster_network import list_networks, load_network
@@ -167,7 +167,7 @@ def test_clock_limit_of_chips_and_designs():
 def test_budgets_and_demands():
     table = load_space().table(slice(0, None, 677))
     area, power = area_mm2(table), tdp_w(table, 1.2)
-    masks = over_budget(table, 300.0, 400.0, 1.2)
+    masks = weigh(table, 300.0, 400.0, 1.2).over
     np.testing.assert_array_equal(masks[Limit.POWER], power > 300)
     np.testing.assert_array_equal(masks[Limit.AREA], area > 400)
     fits = within_budget(masks)
@@ -191,7 +191,7 @@ def test_budgets_and_demands():
 def test_four_budgets_and_what_would_do(power_w, area_limit, density, price_limit):
     table = load_space().table(slice(0, None, 3491))
     area, power = area_mm2(table), tdp_w(table, 1.1)
-    masks = over_budget(table, power_w, area_limit, 1.1, density, price_limit)
+    masks = weigh(table, power_w, area_limit, 1.1, density, price_limit).over
     amounts = dict(zip(BUDGETS, (power, area, power / area, price_usd(table)), strict=True))
     budgets = dict(zip(BUDGETS, (power_w, area_limit, density, price_limit), strict=True))
     for limit, budget in budgets.items():
@@ -215,13 +215,13 @@ def test_four_budgets_and_what_would_do(power_w, area_limit, density, price_limi
                 raised[Limit.POWER_DENSITY],
                 raised[Limit.PRICE],
             )
-            assert within_budget(over_budget(table, *args)).any()
+            assert weigh(table, *args).kept.any()
 
 
 def test_power_density_is_over_the_total_silicon_and_lowers_the_clock():
     table = to_table([load_architecture(name) for name in ("a100", "h100", "tpuv4")])
     density = tdp_w(table) / area_mm2(table)
-    masks = over_budget(table, power_density_w_per_mm2=0.6)
+    masks = weigh(table, power_density_w_per_mm2=0.6).over
     np.testing.assert_array_equal(masks[Limit.POWER_DENSITY], density > 0.6)
     assert masks[Limit.POWER_DENSITY].any()
     limit = power_limit_w(table, 500.0, 0.6)
@@ -233,7 +233,7 @@ def test_power_density_is_over_the_total_silicon_and_lowers_the_clock():
 
 
 def test_no_budget_rules_nothing_out():
-    masks = over_budget(load_space().table(slice(0, 10)))
+    masks = weigh(load_space().table(slice(0, 10))).over
     assert not masks[Limit.POWER].any()
     assert not masks[Limit.AREA].any()
 
@@ -242,8 +242,8 @@ def test_an_impossible_budget_is_named_with_what_would_do():
     table = load_space().table(slice(0, None, 677))
     (missing,) = shortfalls(smallest_demand(table, 5.0), 5.0)
     assert (missing.what, missing.limit, missing.unit) == ("power", 5.0, "W")
-    assert within_budget(over_budget(table, missing.demand)).any()
-    assert not within_budget(over_budget(table, missing.demand * (1 - 1e-9))).any()
+    assert weigh(table, missing.demand).kept.any()
+    assert not weigh(table, missing.demand * (1 - 1e-9)).kept.any()
 
 
 def amounts(power, area, density=math.inf):

@@ -9,7 +9,7 @@ from phaze.errors import InfeasibleError
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.request.explore_request import Budgets
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.budgets import Limit, over_budget
+from phaze.hardware.budgets import Limit, weigh
 from phaze.hardware.hardware_fields import code
 from phaze.hardware.physical_constants import constants
 from phaze.hardware.silicon.die_area import area_mm2
@@ -110,7 +110,7 @@ def test_the_clock_falls_until_the_cooling_carries_the_heat():
 
 def test_candidates_of_a_search_are_those_whose_heat_is_carried():
     table = SPACE.table()
-    over = over_budget(table)[Limit.HEAT]
+    over = weigh(table).over[Limit.HEAT]
     air, free = (table["cooling"] == code("cooling", kind) for kind in ("air", "unlimited"))
     steady, leakage = steady_and_leakage_w(table)
     hot = steady + leakage * np.exp(constants()["leakage_growth_per_k"] * 10)
@@ -123,7 +123,7 @@ def test_candidates_of_a_search_are_those_whose_heat_is_carried():
 
 
 def _unbuilt(table):
-    masks = over_budget(table)
+    masks = weigh(table).over
     return masks[Limit.RETICLE] | masks[Limit.SHORELINE]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from phaze.errors import InputError
 from phaze.hardware.architecture import load_architecture, to_table
-from phaze.hardware.budgets import Limit, over_budget, smallest_demand
+from phaze.hardware.budgets import Limit, smallest_demand, weigh
 from phaze.hardware.cluster_network import best_of, load_network
 from phaze.hardware.economics.cluster_rates import cluster_rates
 from phaze.hardware.economics.economic_figures import Economics
@@ -148,7 +148,7 @@ def test_a_budget_of_power_holds_with_the_share_of_the_network():
     draw = NetworkDraw(1024, BASE, E)
     whole = float(tdp_w(chip)[0] + draw.of(chip)[0])
     for power_w, over in ((whole * 1.001, False), (whole * 0.999, True)):
-        assert over_budget(chip, power_w, network=draw)[Limit.POWER].tolist() == [over]
+        assert weigh(chip, power_w, network=draw).over[Limit.POWER].tolist() == [over]
         assert smallest_demand(chip, power_w, network=draw).alone[Limit.POWER] == pytest.approx(whole)
     # What the network draws is no power density of the chip.
     density = float(tdp_w(chip)[0]) / 1000.0

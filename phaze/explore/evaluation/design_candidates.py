@@ -19,7 +19,6 @@ from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.budgets import (
     Demand,
     Limit,
-    over_budget,
     power_limit_w,
     shortfalls,
     smallest_demand,
@@ -232,7 +231,7 @@ class SpaceLimits:
             shares[Limit.POWER_DENSITY] = tdp / area / b.power_density_w_per_mm2
         if b.price_usd is not None:
             shares[Limit.PRICE] = price_usd(table, area, b.economics) / b.price_usd
-        over = over_budget(table, *b.limits)
+        over = weigh(table, *b.limits).over
         return {limit.value: _signed(share - 1.0, ~over[limit]) for limit, share in shares.items()}
 
     def _space(self, table: ArchitectureTable) -> dict[str, Floats]:

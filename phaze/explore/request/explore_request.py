@@ -213,7 +213,7 @@ class Budgets:
     def limits(
         self,
     ) -> tuple[float | None, float | None, float, float | None, float | None, Economics, NetworkDraw | None]:
-        """Limits that are known without evaluating anything, as `over_budget` takes them.
+        """Limits that are known without evaluating anything, as `weigh` takes them.
 
         TDP, area, margin, power density, price, the figures behind prices, and what a network draws.
         """

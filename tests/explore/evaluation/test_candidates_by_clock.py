@@ -10,7 +10,7 @@ import pytest
 from phaze.explore.evaluation import design_candidates
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.request.explore_request import Budgets
-from phaze.hardware.budgets import over_budget, within_budget
+from phaze.hardware.budgets import weigh
 from phaze.hardware.spaces.clock_steps import with_lower_clocks
 from phaze.hardware.spaces.space_axis import Condition, Override
 from phaze.hardware.spaces.space_file import load_space
@@ -54,7 +54,7 @@ def test_those_within_the_budgets_are_found_as_one_by_one(space, limits, monkeyp
     monkeypatch.setattr(design_candidates, "weigh", counted)
     numbers = np.arange(space.size)
     block = candidates.within(numbers)
-    kept = within_budget(over_budget(space.table(), *candidates.budgets.limits))
+    kept = weigh(space.table(), *candidates.budgets.limits).kept
     assert block.numbers.tolist() == numbers[kept].tolist()
     alone = [candidates.within(numbers[i : i + 1]) for i in numbers.tolist()]
     assert np.concatenate([one.tdp_w for one in alone]).tolist() == block.tdp_w.tolist()
@@ -112,5 +112,5 @@ def test_no_budget_is_kept_at_a_higher_clock_and_missed_at_a_lower_one(name):
     below = space.table(slowest)
     for limits in LIMITS:
         given = Budgets(**limits).limits
-        kept, lower = (within_budget(over_budget(one, *given)) for one in (table, below))
+        kept, lower = (weigh(one, *given).kept for one in (table, below))
         assert not (kept & ~lower).any()

@@ -22,7 +22,7 @@ from phaze.explore.explaining.winner_neighbours import END, MEMORY, neighbours
 from phaze.explore.request.explore_request import Budgets, ExploreRequest, Task
 from phaze.explore.request.search_progress import Clock, SilentProgress
 from phaze.hardware.architecture import Architecture, load_architecture, to_table
-from phaze.hardware.budgets import over_budget, within_budget
+from phaze.hardware.budgets import weigh
 from phaze.hardware.silicon.die_area import area_mm2
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.hardware.spaces.design_space import Axis, DesignSpace
@@ -62,7 +62,7 @@ def best_within(request_):
     throughput = request_.task.cluster.global_batch / found.upper_s
 
     def best(power_w=None, area_limit_mm2=None):
-        return throughput[within_budget(over_budget(table, power_w, area_limit_mm2))].max()
+        return throughput[weigh(table, power_w, area_limit_mm2).kept].max()
 
     return best
 
@@ -82,7 +82,7 @@ def test_neighbours_are_what_a_direct_evaluation_says(request_, document, explan
         assert neighbour.throughput_samples_per_s == pytest.approx(throughput(request_.task, moved), rel=1e-9)
         assert neighbour.tdp_w == pytest.approx(float(tdp_w(table)[0]))
         assert neighbour.area_mm2 == pytest.approx(float(area_mm2(table)[0]))
-        broken = {str(limit) for limit, mask in over_budget(table, 250.0).items() if mask[0]}
+        broken = {str(limit) for limit, mask in weigh(table, 250.0).over.items() if mask[0]}
         assert set(neighbour.forbidden_by) - {END, MEMORY} == broken
         assert (neighbour.over_power_w > 0) == ("power" in broken)
 
@@ -274,7 +274,7 @@ def test_both_budgets_together_name_what_is_smallest_within_the_other(tiny, netw
     space = parse_space(BUFFERS, "buffers.yaml")
     table = space.table()
     power, area = tdp_w(table), area_mm2(table)
-    built = ~np.logical_or.reduce([m for k, m in over_budget(table).items() if k in ("reticle", "shoreline")])
+    built = ~np.logical_or.reduce([m for k, m in weigh(table).over.items() if k in ("reticle", "shoreline")])
     limits = [(w, float(area[built & (power <= w)].min()) - 1.0) for w in np.sort(power[built]).tolist()]
     limit_w, limit_mm2 = next((w, mm2) for w, mm2 in limits if mm2 > area[built].min())
     with pytest.raises(InfeasibleError) as caught:

@@ -13,7 +13,7 @@ from phaze.explore.evaluation.design_candidates import Candidates, SpaceLimits
 from phaze.explore.request.explore_request import Budgets
 from phaze.explore.sampling.candidate_scope import CandidateScope, number_of
 from phaze.explore.sampling.space_parameters import parameters, suggested
-from phaze.hardware.budgets import over_budget, within_budget
+from phaze.hardware.budgets import weigh, within_budget
 from phaze.hardware.spaces.space_axis import Condition
 from phaze.hardware.spaces.space_file import parse_space
 
@@ -102,7 +102,7 @@ def test_exactly_those_trials_are_allowed_that_the_space_and_the_budgets_keep(li
     points = scope.points([fields for fields, _ in asked(scope.candidates.space, 300)])
     table = scope.table([p.number for p in points])
     b = budgets
-    over = over_budget(table, b.power_w, b.area_mm2, b.tdp_margin, b.power_density_w_per_mm2)
+    over = weigh(table, b.power_w, b.area_mm2, b.tdp_margin, b.power_density_w_per_mm2).over
     expected = within_budget(over) & scope.candidates.space.keeps(table)
     assert [p.allowed for p in points] == expected.tolist()
     assert 0 < expected.sum() < len(points)

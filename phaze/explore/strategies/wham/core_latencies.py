@@ -15,7 +15,7 @@ from phaze.arrays import Flags, Floats, Integers
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.training_config import TrainingConfig
 from phaze.explore.strategies.wham.wham_axes import TENSOR_CORES, VECTOR_CORES, SearchAxes
-from phaze.hardware.budgets import over_budget, within_budget
+from phaze.hardware.budgets import weigh
 from phaze.hardware.silicon.die_area import area_mm2
 from phaze.hardware.silicon.package_power import tdp_w
 from phaze.hardware.spaces.clock_steps import CLOCK
@@ -306,7 +306,7 @@ def core_grids(
     """
     every: Integers = np.stack([axes.grid_numbers(chosen) for chosen in choices])  # (N, C, T, V)
     table, budgets = axes.tables(every.ravel()), axes.candidates.budgets
-    keeps = within_budget(over_budget(table, *budgets.limits)).reshape(every.shape)
+    keeps = weigh(table, *budgets.limits).kept.reshape(every.shape)
     known: Integers = axes.numbers(every.ravel()).reshape(every.shape)
     clock = (keeps & (known >= 0)).argmax(axis=1)[:, None]
     fits = np.take_along_axis(keeps, clock, axis=1)[:, 0]
