@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 
 from phaze.arrays import Floats, Rows
 from phaze.cost.cost_model import CostModel
-from phaze.cost.latency_bound import LowerTables, few_clocks_lower_s, lower_s, tensor_lower_s
+from phaze.cost.latency_bound import (
+    LowerTables,
+    few_clocks_lower_s,
+    lower_s,
+    memory_lower_s,
+    tensor_lower_s,
+)
 from phaze.digest import digest
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.memo import Memo
@@ -96,6 +102,11 @@ class TimedChain:
         return digest(self.chain, self.model.network, self.model.rung, self.model.own)
 
     @cached_property
+    def operators(self) -> int:
+        """Operators of all different layers, forward and backward."""
+        return sum(len(p.works) for one in self.chain.layers for p in (one.forward, one.backward or _EMPTY))
+
+    @cached_property
     def _lower(self) -> LowerTables:
         """Bounds of all forward passes, then of all backward passes."""
         if self.base is not None:
@@ -119,6 +130,11 @@ class TimedChain:
     def tensor_bounds(self, rows: Rows) -> LayerTimes:
         """Bounds below these that are the same whatever the vector cores are."""
         found, layers = tensor_lower_s(self.model.factors, self._lower, rows), len(self.chain.layers)
+        return LayerTimes(found[:, :layers], found[:, layers:])
+
+    def memory_bounds(self, rows: Rows) -> LayerTimes:
+        """Bounds below these that are the same whatever all cores and the clock are."""
+        found, layers = memory_lower_s(self.model.factors, self._lower, rows), len(self.chain.layers)
         return LayerTimes(found[:, :layers], found[:, layers:])
 
     def work(self, rows: Rows) -> tuple[Floats, Floats]:

@@ -25,6 +25,9 @@ from phaze.tolerances import BOUND_ROUNDING
 
 WORTH = 1.05  # times what one config promises, another one has to promise where a few good points are enough
 
+_OPERATORS_AT_ONCE = 1 << 25
+"""Operators of all layers times architectures that are costed between two looks at the clock."""
+
 
 def half_over(clock: Clock) -> Callable[[], bool]:
     """Whether half of the time that is left now is over."""
@@ -114,14 +117,16 @@ class Screen:
         """All three stages over a block, of its points in some configs (None: in all).
 
         Points that are `taken` already are passed over. Once time is over only the roofline is looked at, and what it
-        leaves stays open.
+        leaves stays open, below what is known by then of the whole space.
         """
         which = range(len(self._evaluator.configs)) if some is None else some
         passed = taken if some is None else taken.take(np.isin(taken.config, which))
         sieve = _Sieve(self._relevance, block, passed, self._axes)
-        roof = self._roofs(self._peaks(block), block)
+        configs, over = [self._evaluator.configs[k] for k in which], self._clock.over
+        least_s = self._evaluator.known_least_s(configs) if over else 0.0
+        roof = self._roofs(self._peaks(block), block, least_s)
         alive = sieve.under_the_roof(*roof, len(which))
-        if self._clock.over:
+        if over:
             sieve.leave_open(alive, roof[0][alive], roof[1][alive], len(which))
             return Screened(PointPool.empty(), sieve.fallen, sieve.spared)
         view, under = self.view(block.take(alive)), (roof[0][alive], roof[1][alive])
@@ -133,11 +138,11 @@ class Screen:
         ]
         return Screened(PointPool.join(found), sieve.fallen, sieve.spared)
 
-    def _roofs(self, view: PointValues, block: Block) -> tuple[Floats, Floats]:
-        """Values that no point of each candidate is better than, from model FLOPs at peak."""
+    def _roofs(self, view: PointValues, block: Block, least_s: float) -> tuple[Floats, Floats]:
+        """Values that no point of each candidate is better than: model FLOPs at peak, `least_s` for an iteration."""
         rows = np.arange(len(block))
         with np.errstate(divide="ignore"):  # nothing runs where standing power alone is too much
-            seconds = self._batch / self.roof(block.table)
+            seconds = np.maximum(self._batch / self.roof(block.table), least_s)
         each = {config.recipe: config for config in self._evaluator.configs}.values()
         values = [view.optimistic(config, rows, seconds, work=False) for config in each]
         return np.min([others for others, _ in values], axis=0), np.max([lead for _, lead in values], axis=0)
@@ -211,26 +216,54 @@ class Screen:
 
         `roof`: values that no config is better than; points for which no time is left stay open below them.
         """
-        evaluator = view.evaluator
+        evaluator, late = view.evaluator, self._clock.half_over
         for k in some:
             config, free = evaluator.configs[k], sieve.free(alive, k)
             if self._clock.over:
-                sieve.leave(alive[free], roof[0][free], roof[1][free])
+                sieve.leave(alive[free], roof[0][free], self._left_open(view, config, free, roof[1]))
                 continue
+            if late:
+                evaluator.least_s(config)  # in case that there is no time for what comes next
             able = sieve.able(free, evaluator.takes(config))
             under = self._under(view, config, sieve, alive, able)
-            under = self._at_few_clocks(view, config, sieve, alive, under)
-            if not len(under):
-                continue  # its layers need not be costed, or not at every clock
-            least_s = evaluator.work_bound(config, under)
-            values = view.optimistic(config, under, least_s)
-            kept = sieve.keep("work", *values, alive[under])
-            rows, least_s = under[kept], least_s[kept]
-            give_up_s = self._give_up_s(view, config, rows, values[0][kept])
-            least_s = np.maximum(evaluator.path_bound(config, rows, give_up_s), least_s)
-            values = view.optimistic(config, rows, least_s)
-            kept = sieve.keep("critical_path", *values, alive[rows])
-            yield k, rows[kept], values[0][kept], values[1][kept]
+            for part in self._parts(evaluator, config, under):
+                if self._clock.over:
+                    left = self._left_open(view, config, part, roof[1])
+                    sieve.leave(alive[part], roof[0][part], left)
+                    continue
+                yield from self._costed(view, k, sieve, alive, part)
+
+    def _parts(self, evaluator: Evaluator, config: TrainingConfig, rows: Rows) -> list[Rows]:
+        """Rows that are costed between two looks at the clock: fewer of models of many operators."""
+        if not len(rows):
+            return []
+        count = evaluator.timed(config).operators * len(rows)
+        return np.array_split(rows, max(1, -(-count // _OPERATORS_AT_ONCE)))
+
+    def _costed(
+        self, view: PointValues, k: int, sieve: _Sieve, alive: Rows, rows: Rows
+    ) -> Iterator[tuple[int, Rows, Floats, Floats]]:
+        """What work and path leave of rows of a config, and their optimistic values: nothing where no row is left."""
+        evaluator, config = view.evaluator, view.evaluator.configs[k]
+        under = self._at_few_clocks(view, config, sieve, alive, rows)
+        if not len(under):
+            return  # its layers need not be costed, or not at every clock
+        least_s = evaluator.work_bound(config, under)
+        values = view.optimistic(config, under, least_s)
+        kept = sieve.keep("work", *values, alive[under])
+        rows, least_s = under[kept], least_s[kept]
+        give_up_s = self._give_up_s(view, config, rows, values[0][kept])
+        least_s = np.maximum(evaluator.path_bound(config, rows, give_up_s), least_s)
+        values = view.optimistic(config, rows, least_s)
+        kept = sieve.keep("critical_path", *values, alive[rows])
+        yield k, rows[kept], values[0][kept], values[1][kept]
+
+    def _left_open(self, view: PointValues, config: TrainingConfig, rows: Rows, roof: Floats) -> Floats:
+        """What leads of points of a config for which no time is left, at most."""
+        evaluator = view.evaluator
+        least_s = np.full(len(rows), evaluator.known_least_s([config]))
+        lead = view.optimistic(config, rows, least_s, work=False)[1] if (least_s > 0).all() else roof[rows]
+        return np.minimum(lead, roof[rows])
 
     def _under(
         self, view: PointValues, config: TrainingConfig, sieve: _Sieve, alive: Rows, rows: Rows
@@ -290,7 +323,7 @@ class _Sieve:
     def leave(self, rows: Rows, others: Floats, lead: Floats) -> None:
         """Count one point of each of some candidates as undecided."""
         self.fallen["open"] += len(rows)
-        self.spared.append((others, lead))
+        self.spared.append((others[lead > 0], lead[lead > 0]))
 
     def free(self, rows: Rows, k: int) -> Rows:
         """Positions in `rows` whose points in config k are not taken."""

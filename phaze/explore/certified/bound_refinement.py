@@ -77,10 +77,11 @@ class Refinement:
 
     def take_in(self, pools: Iterable[PointPool]) -> None:
         """Add points to the pool, where they stand in an order that tells soon which of them are urgent."""
-        pool = PointPool.join([p for p in (self.pool, *pools) if len(p)])
-        if len(pool):
-            self.pool = pool.take(by_urgency(pool.others, pool.bound))
-            self._let_go(np.ones(len(pool), dtype=np.bool_), np.arange(len(pool)))
+        if not (new := [p for p in pools if len(p)]):
+            return
+        pool = PointPool.join([p for p in (self.pool, *new) if len(p)])
+        self.pool = pool.take(by_urgency(pool.others, pool.bound))
+        self._let_go(np.ones(len(pool), dtype=np.bool_), np.arange(len(pool)))
 
     def tighten(self, most: int = 0, *, early: bool = False) -> None:
         """Schedule bounds and exact partitions of them, until at most that many points are left, or all have them.

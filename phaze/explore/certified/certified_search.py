@@ -59,7 +59,7 @@ SMALLER = 8  # of those where bounds are dear, so that the first ones teach what
 TOGETHER = 160  # such smaller ones bounded in one call once nothing is learnt between them
 WAVE = 64  # blocks between two looks at the pool: they may run side by side
 CAP = 1 << 18  # points that may wait in the pool while blocks are still to come
-LATE_CAP = 8  # times as many where half of the time is over
+LATE_CAP = 16  # times as many where half of the time is over
 
 
 def merged_numbers(wave: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:

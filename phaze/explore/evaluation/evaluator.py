@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -201,6 +201,31 @@ class Evaluator(CostedTask):
         """The forward and backward time of all layers, (A,) each, spread evenly over the devices."""
         share = self.options(config).least_share
         return share * self.framework.stretch * (work_s[0] + work_s[1]) * (1 - BOUND_ROUNDING)
+
+    def least_s(self, config: TrainingConfig) -> float:
+        """Lower bound on the iteration time of every architecture of the whole table, seconds.
+
+        That of the best plan on the best memory and links, whatever the cores and the clock are.
+        """
+        known, base = self._least, self._base
+        if base is not self:
+            return base.least_s(config)
+        if config not in known:
+            rows = np.unique(self.model.factors.memory_of, return_index=True)[1]
+            times = self.least_times(config, rows, self.timed(config).memory_bounds(rows))
+            times = replace(times, optimizer_s=np.zeros(len(rows)))
+            plain = (self.model.factors.simt_of < 0).all()
+            bounds = self._bounded(config, rows, times, np.zeros(len(rows)))
+            known[config] = float(bounds.min(initial=np.inf)) if plain else 0.0
+        return known[config]
+
+    def known_least_s(self, which: Iterable[TrainingConfig]) -> float:
+        """The same of several configs, as far as it was asked for: 0 where it was not of one of them."""
+        return min((self._base._least.get(config, 0.0) for config in which), default=np.inf)
+
+    @cached_property
+    def _least(self) -> dict[TrainingConfig, float]:
+        return {}
 
     def _holds(self, config: TrainingConfig) -> NDArray[np.bool_]:
         """Whether some plan may fit, (A,): looked at where memory is likely to be what is short."""

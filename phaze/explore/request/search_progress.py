@@ -30,7 +30,7 @@ class SilentProgress:
 class Clock:
     """The time a search may take, and the wish of somebody to end it early.
 
-    In another process it is a clock of the time that is left, which starts there.
+    In another process it is a clock that shows the same when it arrives there.
     """
 
     limit_s: float
@@ -41,9 +41,9 @@ class Clock:
         """Ask the search to end with what it knows."""
         self.interrupted = True
 
-    def __reduce__(self) -> tuple[Callable[[float], Clock], tuple[float]]:
-        """Nobody else's clock shows the same."""
-        return _arrived, (self.left(),)
+    def __reduce__(self) -> tuple[Callable[[float, float], Clock], tuple[float, float]]:
+        """Clocks of two processes need not begin at the same time."""
+        return _arrived, (self.limit_s, self.elapsed_s if self.left() > 0 else self.limit_s)
 
     @property
     def elapsed_s(self) -> float:
@@ -73,9 +73,9 @@ _ARRIVED: deque[Clock] = deque(maxlen=16)
 """Clocks that came from another process, the latest ones: those of the work that waits here."""
 
 
-def _arrived(left_s: float) -> Clock:
-    """A clock from another process that has so many seconds left."""
-    _ARRIVED.append(Clock(left_s))
+def _arrived(limit_s: float, elapsed_s: float) -> Clock:
+    """A clock from another process, of whose limit so much is over."""
+    _ARRIVED.append(Clock(limit_s, monotonic() - elapsed_s))
     return _ARRIVED[-1]
 
 

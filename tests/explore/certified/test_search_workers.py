@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from dataclasses import replace
 from itertools import product
@@ -146,6 +147,12 @@ def test_the_first_answer_is_waited_for_unless_somebody_interrupts():
 def test_a_clock_shows_in_another_process_what_is_left():
     clock = Clock(50.0)
     clock.started -= 20.0
-    assert 29.0 < pickle.loads(pickle.dumps(clock)).left() <= 30.0
+    there = pickle.loads(pickle.dumps(clock))
+    assert 29.0 < there.left() <= 30.0
+    assert not there.half_over
+    clock.started -= 10.0
+    assert pickle.loads(pickle.dumps(clock)).half_over
+    assert pickle.loads(pickle.dumps(Clock(math.inf))).left() == math.inf
     clock.interrupt()
+    assert pickle.loads(pickle.dumps(clock)).over
     assert pickle.loads(pickle.dumps(SolveLimits(clock.left))).left_s() == 0.0

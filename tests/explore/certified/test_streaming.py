@@ -132,6 +132,37 @@ def test_where_time_is_short_all_is_bounded_and_what_leads_comes_first(task, can
     assert whole.most_reached <= stopped.most < 2 * whole.most_reached
 
 
+class OverAfterBlocks(HalfOver):
+    """A clock with half of its time gone, and all of it where so many blocks were bounded."""
+
+    blocks = 2
+
+
+def test_what_there_was_no_time_to_bound_stays_below_what_memory_and_links_allow(
+    task, candidates, monkeypatch
+):
+    """Not below FLOPs at peak alone, which says next to nothing of models that wait for something else."""
+    clock, run = OverAfterBlocks(600.0), Screen.run
+
+    def screened(self, *given):
+        found = run(self, *given)
+        clock.blocks -= 1
+        clock.left_looks = math.inf if clock.blocks > 0 else 0
+        return found
+
+    monkeypatch.setattr(Screen, "run", screened)
+    evaluator = Evaluator(task, candidates.survey())
+    batch = task.cluster.global_batch
+    most = batch / min(map(evaluator.least_s, evaluator.configs))
+    roof = batch / min(evaluator.roofline_s(config).min() for config in evaluator.configs)
+    stopped = search(task, candidates, clock=clock, block=16)
+    assert stopped.pruned_by["open"] > 0
+    assert stopped.most <= most * (1 + 1e-9) < roof
+    monkeypatch.setattr(Evaluator, "known_least_s", lambda self, which: 0.0)
+    clock.blocks, clock.left_looks = 2, math.inf
+    assert search(task, candidates, clock=clock, block=16).most > most
+
+
 def test_blocks_that_are_bounded_together_change_nothing(task, candidates, monkeypatch):
     runs = []
     run = Screen.run

@@ -96,6 +96,8 @@ def test_bounds_never_exceed_what_they_bound(tiny, software):
     for setting in evaluator.configs:
         exact = evaluator.exact(setting, rows, never, EFFORT).lower_s
         fits = np.isfinite(exact)
+        assert evaluator.least_s(setting) <= exact.min() * (1 + 1e-9)
+        assert evaluator.on(table.take(rows[1:])).least_s(setting) == evaluator.least_s(setting)
         ladder = [
             evaluator.roofline_s(setting),
             evaluator.work_bound(setting, rows),
