@@ -78,13 +78,12 @@ class DealtConfigs:
         """See `Screen.run`: all blocks, of which the other process does its configs."""
         self._receive()
         theirs, ours = self.parts()
-        screen, found = self.context.screen(relevance, clock), []
         for block in blocks:
             figures = block.numbers, block.tdp_w, block.area_mm2
-            # One at a time: what waits there would not know how late it is when its turn comes.
             self.partner.ask(ConfigsPiece(*figures, relevance, taken, clock, theirs))
-            found.append(_joined(screen.run(block, taken, ours), self.partner.answer()))
-        return found
+        screen = self.context.screen(relevance, clock)
+        here = [screen.run(block, taken, ours) for block in blocks]
+        return [_joined(one, self.partner.answer()) for one in here]
 
     def parts(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Numbers of the configs of the other process, and of those of this one."""
