@@ -40,6 +40,9 @@ one wide layer does not take all of the time."""
 WORTH_BATCH = 128
 """Points of one config that are tightened together while others are still to come: fewer wait for more."""
 
+BATCHES = 64
+"""Batches that all points of a large pool are: each looks for its points among all of them."""
+
 LEADING = 32
 """Points that promise more than is reached whose schedules are searched together: one may rule out others."""
 
@@ -118,7 +121,7 @@ class Refinement:
             stage = BoundStage(int(self.pool.stage[first]))
             alike = (self.pool.stage == stage) & (self.pool.config == self.pool.config[first])
             at = ahead[alike[ahead]]
-            most = self._points.batch if stage == BoundStage.PATH else LEADING
+            most = self._at_once if stage == BoundStage.PATH else LEADING
             self._advance(at[np.argsort(-self.pool.bound[at], kind="stable")[:most]], stage)
             self._report("refining" if stage == BoundStage.PATH else "evaluating")
 
@@ -138,6 +141,11 @@ class Refinement:
 
     # -- what comes next ----------------------------------------------------------------------------------
 
+    @property
+    def _at_once(self) -> int:
+        """Points that are tightened together: more where so many wait that finding them takes longer."""
+        return max(self._points.batch, len(self.pool) // BATCHES)
+
     def _first_in(self, configs: Flags) -> PointPool:
         """What `tighten` takes first of points in some configs, (configs,)."""
         return self.pool.take(self._first_rows(configs))
@@ -147,7 +155,7 @@ class Refinement:
 
         Points that are not tightened stand in the order in which `take_in` put them: nothing is sorted.
         """
-        pool, most = self.pool, self._points.batch
+        pool, most = self.pool, self._at_once
         waiting = pool.stage == BoundStage.PATH
         if configs is not None:
             waiting &= configs[pool.config]

@@ -68,6 +68,7 @@ class _HopefulPoints:
 PROBED = 128  # architectures whose times are looked at
 QUANTILES = np.array([0, 1, 3, 6, 12, 25, 50, 100])  # those of them that are taken
 RECHECK = 64
+MANY = 1 << 13  # architectures tightened together of which most are likely to be out of the question
 
 
 @dataclass(frozen=True)
@@ -315,6 +316,9 @@ class Evaluator(CostedTask):
     ) -> _HopefulPoints:
         """Points that may get below `give_up_s`, (A,); what comes after the limits rules out none."""
         at = np.flatnonzero(self.takes(config)[rows] & self._holds(config)[rows])
+        if len(at) > MANY:  # most of so many fall before their operators are costed
+            least = self.least_times(config, rows[at])
+            at = at[self._bounded(config, rows[at], least, give_up_s[at], limits) < give_up_s[at]]
         points, path = self.points(config, rows[at]), self.timed(config).path_bounds(rows[at])
         bound_s = self._bounded(config, points.rows, points.times(path), give_up_s[at], limits)
         left = np.flatnonzero(bound_s < give_up_s[at])

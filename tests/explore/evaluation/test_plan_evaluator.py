@@ -10,6 +10,7 @@ import pytest
 from small_cases import StopsSoon, certified, varied_architectures
 
 from phaze.explore.certified.workload_bounds import iteration_bounds
+from phaze.explore.evaluation import evaluator as evaluator_module
 from phaze.explore.evaluation.best_points import best_points
 from phaze.explore.evaluation.design_candidates import Candidates
 from phaze.explore.evaluation.evaluator import Evaluator
@@ -334,3 +335,23 @@ def test_energies_of_plans_are_worked_out_side_by_side_and_are_those_of_each_alo
     )
     assert energies_j(planned) == alone
     assert calls == [2 * len(each)] * 2
+
+
+@pytest.mark.parametrize("software", SOFTWARE)
+def test_what_falls_before_its_operators_are_costed_would_have_fallen(tiny, software, monkeypatch):
+    """Of many points tightened together the cheapest times rule out some; the others are those of a small batch."""
+    evaluator = Evaluator(small_task(tiny, framework=SOFTWARE[software]), varied_architectures())
+    rows, costed, points = np.arange(len(evaluator.table)), [], Evaluator.points
+    for config in evaluator.configs:
+        whole = evaluator.bounds(config, rows, np.full(len(rows), np.inf))
+        give_up_s = np.full(len(rows), np.median(whole.lower_s[np.isfinite(whole.lower_s)]))
+        apart = evaluator.bounds(config, rows, give_up_s)
+        with monkeypatch.context() as patch:
+            patch.setattr(evaluator_module, "MANY", 0)
+            patch.setattr(
+                Evaluator, "points", lambda self, c, at: costed.append(len(at)) or points(self, c, at)
+            )
+            together = evaluator.bounds(config, rows, give_up_s)
+        np.testing.assert_array_equal(together.lower_s, apart.lower_s)
+        np.testing.assert_array_equal(together.upper_s, apart.upper_s)
+    assert sum(costed) < len(rows) * len(evaluator.configs)
