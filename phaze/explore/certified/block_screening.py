@@ -122,9 +122,8 @@ class Screen:
         which = range(len(self._evaluator.configs)) if some is None else some
         passed = taken if some is None else taken.take(np.isin(taken.config, which))
         sieve = _Sieve(self._relevance, block, passed, self._axes)
-        configs, over = [self._evaluator.configs[k] for k in which], self._clock.over
-        least_s = self._evaluator.known_least_s(configs) if over else 0.0
-        roof = self._roofs(self._peaks(block), block, least_s)
+        over = self._clock.over
+        roof = self._roofs(self._peaks(block), block, self._known_least_s(block, which) if over else 0.0)
         alive = sieve.under_the_roof(*roof, len(which))
         if over:
             sieve.leave_open(alive, roof[0][alive], roof[1][alive], len(which))
@@ -137,6 +136,12 @@ class Screen:
             if len(rows)
         ]
         return Screened(PointPool.join(found), sieve.fallen, sieve.spared)
+
+    def _known_least_s(self, block: Block, which: Sequence[int]) -> float:
+        """Seconds that all points of a block take in some configs, where they are known; 0 where it has new hardware."""
+        configs = [self._evaluator.configs[k] for k in which]
+        known_s = self._evaluator.known_least_s(configs)
+        return self._evaluator.on(block.table).known_least_s(configs) if known_s > 0 else 0.0
 
     def _roofs(self, view: PointValues, block: Block, least_s: float) -> tuple[Floats, Floats]:
         """Values that no point of each candidate is better than: model FLOPs at peak, `least_s` for an iteration."""

@@ -208,17 +208,20 @@ class Evaluator(CostedTask):
 
         That of the best plan on the best memory and links, whatever the cores and the clock are.
         """
-        known, base = self._least, self._base
-        if base is not self:
-            return base.least_s(config)
-        if config not in known:
-            rows = np.unique(self.model.factors.memory_of, return_index=True)[1]
-            times = self.least_times(config, rows, self.timed(config).memory_bounds(rows))
-            times = replace(times, optimizer_s=np.zeros(len(rows)))
-            plain = (self.model.factors.simt_of < 0).all()
-            bounds = self._bounded(config, rows, times, np.zeros(len(rows)))
-            known[config] = float(bounds.min(initial=np.inf)) if plain else 0.0
-        return known[config]
+        if self.base is not None:
+            return self.base.least_s(config)
+        if config not in self._least:
+            self._least[config] = self._least_of_all_s(config)
+        return self._least[config]
+
+    def _least_of_all_s(self, config: TrainingConfig) -> float:
+        factors = self.model.factors
+        if (factors.simt_of >= 0).any():
+            return 0.0  # of architectures that run kernels memory tells too little
+        rows = np.unique(factors.memory_of, return_index=True)[1]
+        times = self.least_times(config, rows, self.timed(config).memory_bounds(rows))
+        times = replace(times, optimizer_s=np.zeros(len(rows)))
+        return float(self._bounded(config, rows, times, np.zeros(len(rows))).min(initial=np.inf))
 
     def known_least_s(self, which: Iterable[TrainingConfig]) -> float:
         """The same of several configs, as far as it was asked for: 0 where it was not of one of them."""
