@@ -138,7 +138,7 @@ class Screen:
         return Screened(PointPool.join(found), sieve.fallen, sieve.spared)
 
     def _known_least_s(self, block: Block, which: Sequence[int]) -> float:
-        """Seconds that all points of a block take in some configs, where they are known; 0 where it has new hardware."""
+        """Seconds that all points of a block take in some configs, if known; 0 where it has new hardware."""
         configs = [self._evaluator.configs[k] for k in which]
         known_s = self._evaluator.known_least_s(configs)
         return self._evaluator.on(block.table).known_least_s(configs) if known_s > 0 else 0.0
