@@ -96,13 +96,16 @@ def replacing(folder: Path, kills: int, chosen: random.Random) -> Iterator[int]:
 
 
 def content(file: Path) -> bytes:
-    """The bytes of a file; of a document without times."""
+    """The bytes of a file; of a document without times, its own and those of plans within it."""
     if file.suffix != ".json":
         return file.read_bytes()
-    document = json.loads(file.read_text())
-    for name in TIMES:
-        document["manifest"].pop(name, None)
+    document = json.loads(file.read_text(), object_hook=timeless)
     return json.dumps(document, sort_keys=True).encode()
+
+
+def timeless(found: dict[str, object]) -> dict[str, object]:
+    """An object of a document; if it is a manifest, without times."""
+    return {name: value for name, value in found.items() if name not in TIMES or "inputs_sha256" not in found}
 
 
 def cost_s(folder: Path, command: str) -> float:
