@@ -220,6 +220,13 @@ class Factors:
             simt_of=simt_of,
         )
 
+    def has_memories_of(self, table: ArchitectureTable) -> bool:
+        """Whether they have the buffers, memories and links of all other architectures, and their kind of cores."""
+        *_, memories = self.codings
+        if not memories.usable or self.simt.find(table) is None:
+            return False
+        return memories.find(table.replace(hbm_bytes_per_s=hbm_bandwidth_bytes_per_s(table))) is not None
+
 
 def factor_table(table: ArchitectureTable, rung: Fidelity) -> Factors:
     """Factor a table of architectures into its sides."""

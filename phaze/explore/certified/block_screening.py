@@ -138,10 +138,8 @@ class Screen:
         return Screened(PointPool.join(found), sieve.fallen, sieve.spared)
 
     def _known_least_s(self, block: Block, which: Sequence[int]) -> float:
-        """Seconds that all points of a block take in some configs, if known; 0 where it has new hardware."""
-        configs = [self._evaluator.configs[k] for k in which]
-        known_s = self._evaluator.known_least_s(configs)
-        return self._evaluator.on(block.table).known_least_s(configs) if known_s > 0 else 0.0
+        """Seconds that all points of a block take in some configs, if known."""
+        return self._evaluator.known_least_s([self._evaluator.configs[k] for k in which], block.table)
 
     def _roofs(self, view: PointValues, block: Block, least_s: float) -> tuple[Floats, Floats]:
         """Values that no point of each candidate is better than: model FLOPs at peak, `least_s` for an iteration."""

@@ -14,6 +14,8 @@ from phaze.digest import digest
 from phaze.explore.evaluation.flops_utilisation import fastest_flops_per_s
 from phaze.explore.evaluation.task_costs import CostedPoints, CostedTask
 from phaze.explore.evaluation.training_config import TrainingConfig
+from phaze.hardware.architecture_table import ArchitectureTable
+from phaze.hardware.derived_figures import under_load
 from phaze.parallel.parallel_plan import ParallelPlan
 from phaze.parallel.plan_batches.cut_pipelines import GroupTimes
 from phaze.parallel.plan_batches.plan_outline import PlanTier, amounts_between, least_bytes, least_flops
@@ -223,9 +225,14 @@ class Evaluator(CostedTask):
         times = replace(times, optimizer_s=np.zeros(len(rows)))
         return float(self._bounded(config, rows, times, np.zeros(len(rows))).min(initial=np.inf))
 
-    def known_least_s(self, which: Iterable[TrainingConfig]) -> float:
-        """The same of several configs, as far as it was asked for: 0 where it was not of one of them."""
-        return min((self._base._least.get(config, 0.0) for config in which), default=np.inf)
+    def known_least_s(self, which: Iterable[TrainingConfig], table: ArchitectureTable) -> float:
+        """The same of several configs, as far as it was asked for, if `table` has nothing that bounds it but known.
+
+        0 where it was not asked of one of them, or some other buffers, memories or links are in the table.
+        """
+        base = self._base
+        found = min((base._least.get(config, 0.0) for config in which), default=np.inf)
+        return found if found > 0 and base.model.factors.has_memories_of(under_load(table)) else 0.0
 
     @cached_property
     def _least(self) -> dict[TrainingConfig, float]:

@@ -98,10 +98,10 @@ def test_bounds_never_exceed_what_they_bound(tiny, software):
         exact = evaluator.exact(setting, rows, never, EFFORT).lower_s
         fits = np.isfinite(exact)
         assert evaluator.least_s(setting) <= exact.min() * (1 + 1e-9)
-        assert evaluator.on(table.take(rows[1:])).known_least_s([setting]) == evaluator.least_s(setting)
+        assert evaluator.known_least_s([setting], table.take(rows[1:])) == evaluator.least_s(setting)
         one = Evaluator(task, table.take(rows[:1]))
-        assert one.known_least_s([setting]) == 0.0 < one.least_s(setting)
-        assert one.on(table).known_least_s([setting]) == 0.0  # it knows nothing of their hardware
+        assert one.known_least_s([setting], table.take(rows[:1])) == 0.0 < one.least_s(setting)
+        assert one.known_least_s([setting], table) == 0.0  # it knows nothing of their memories
         ladder = [
             evaluator.roofline_s(setting),
             evaluator.work_bound(setting, rows),
