@@ -1,4 +1,4 @@
-"""The stages that see every point: roofline, work, path."""
+"""The stages that see every point: roofline, work, path, and exchanges where these say next to nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from phaze.arrays import Flags, Floats, Rows
 from phaze.explore.certified.search_state import BoundStage, PointPool, Relevance
@@ -23,6 +22,8 @@ from phaze.explore.request.search_progress import Clock
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.tolerances import BOUND_ROUNDING
 
+FAR = 4.0  # times what is wanted of a point: with such a bound something other than work is likely to hold it up
+MANY_FAR = 1 << 12  # such points of a config for whose exchanges plans are fitted
 WORTH = 1.05  # times what one config promises, another one has to promise where a few good points are enough
 
 _OPERATORS_AT_ONCE = 1 << 25
@@ -225,9 +226,11 @@ class Screen:
             if self._clock.over:
                 sieve.leave(alive[free], roof[0][free], self._left_open(view, config, free, roof[1]))
                 continue
-            if late:
-                evaluator.least_s(config)  # in case that there is no time for what comes next
-            able = sieve.able(free, evaluator.takes(config))
+            able = sieve.able(free, evaluator.takes(config), evaluator.holds(config))
+            if late and len(able):
+                self._bound_all(
+                    view, config, able, roof[0]
+                )  # in case that there is no time for what comes next
             under = self._under(view, config, sieve, alive, able)
             for part in self._parts(evaluator, config, under):
                 if self._clock.over:
@@ -248,23 +251,59 @@ class Screen:
     ) -> Iterator[tuple[int, Rows, Floats, Floats]]:
         """What work and path leave of rows of a config, and their optimistic values: nothing where no row is left."""
         evaluator, config = view.evaluator, view.evaluator.configs[k]
-        under = self._at_few_clocks(view, config, sieve, alive, rows)
-        if not len(under):
+        least_s, known = np.zeros(len(evaluator.table)), evaluator.fitted_once(config)
+        if known:
+            rows = self._exchanging(view, config, sieve, alive, rows, least_s)
+        rows = self._at_few_clocks(view, config, sieve, alive, rows)
+        if not len(rows):
             return  # its layers need not be costed, or not at every clock
-        least_s = evaluator.work_bound(config, under)
-        values = view.optimistic(config, under, least_s)
-        kept = sieve.keep("work", *values, alive[under])
-        rows, least_s = under[kept], least_s[kept]
+        least_s[rows] = np.maximum(least_s[rows], evaluator.work_bound(config, rows))
+        values = view.optimistic(config, rows, least_s[rows])
+        kept = sieve.keep("work", *values, alive[rows])
+        rows = rows[kept]
         give_up_s = self._give_up_s(view, config, rows, values[0][kept])
-        least_s = np.maximum(evaluator.path_bound(config, rows, give_up_s), least_s)
-        values = view.optimistic(config, rows, least_s)
-        kept = sieve.keep("critical_path", *values, alive[rows])
-        yield k, rows[kept], values[0][kept], values[1][kept]
+        least_s[rows] = np.maximum(least_s[rows], evaluator.path_bound(config, rows, give_up_s))
+        rows = rows[sieve.keep("critical_path", *view.optimistic(config, rows, least_s[rows]), alive[rows])]
+        if not known:
+            rows = self._exchanging(view, config, sieve, alive, rows, least_s)
+        yield k, rows, *view.optimistic(config, rows, least_s[rows])
+
+    def _exchanging(
+        self,
+        view: PointValues,
+        config: TrainingConfig,
+        sieve: _Sieve,
+        alive: Rows,
+        rows: Rows,
+        least_s: Floats,
+    ) -> Rows:
+        """Those of some rows that exchanges leave, where many are much faster than they have to be without them.
+
+        What each takes at least is put into `least_s`, for all candidates, in which what is known is told.
+        """
+        evaluator = view.evaluator
+        known_s = np.maximum(least_s, evaluator.roofline_s(config))[rows]
+        others, _ = view.optimistic(config, rows, known_s, work=False)
+        give_up_s = view.give_up_s(config, rows, self._relevance.least(others))
+        far = FAR * known_s < give_up_s
+        wanted = 1 if evaluator.fitted_once(config) else MANY_FAR
+        if np.count_nonzero(far & (give_up_s < np.inf)) < wanted:
+            return rows
+        least_s[rows[far]] = np.maximum(
+            least_s[rows[far]], evaluator.exchange_bound(config, rows[far], give_up_s[far])
+        )
+        values = view.optimistic(config, rows, np.maximum(least_s[rows], known_s), work=False)
+        return rows[sieve.keep("exchanges", *values, alive[rows])]
+
+    def _bound_all(self, view: PointValues, config: TrainingConfig, rows: Rows, others: Floats) -> None:
+        """Bound the whole space in a config, with exchanges where that says next to nothing without them."""
+        wanted_s = view.give_up_s(config, rows, self._relevance.least(others[rows]))
+        if FAR * view.evaluator.least_s(config) < wanted_s.min(initial=np.inf) < np.inf:
+            view.evaluator.least_s(config, exchanges=True)
 
     def _left_open(self, view: PointValues, config: TrainingConfig, rows: Rows, roof: Floats) -> Floats:
         """What leads of points of a config for which no time is left, at most."""
-        evaluator = view.evaluator
-        least_s = np.full(len(rows), evaluator.known_least_s([config]))
+        least_s = np.full(len(rows), view.evaluator.known_least_s([config], view.evaluator.table.take(rows)))
         lead = view.optimistic(config, rows, least_s, work=False)[1] if (least_s > 0).all() else roof[rows]
         return np.minimum(lead, roof[rows])
 
@@ -333,10 +372,11 @@ class _Sieve:
         mine = self._taken_row[self._taken_setting == k]
         return np.flatnonzero(~np.isin(rows, mine)) if len(mine) else np.arange(len(rows))
 
-    def able(self, rows: Rows, takes: NDArray[np.bool_]) -> Rows:
-        """Positions in `rows` whose arrays take the formats of a config; the rest is counted."""
+    def able(self, rows: Rows, takes: Flags, holds: Flags) -> Rows:
+        """Those of `rows` that take the formats of a config and whose memory may hold it; others are counted."""
         self.fallen["format"] += int((~takes[rows]).sum())
-        return rows[takes[rows]]
+        self.fallen["memory"] += int((takes & ~holds)[rows].sum())
+        return rows[(takes & holds)[rows]]
 
     def keep(self, stage: str, others: Floats, lead: Floats, rows: Rows) -> Rows:
         """Positions in optimistic values, of the candidates at `rows`, that can matter; the rest is counted."""
@@ -355,7 +395,7 @@ class _Sieve:
             self.spared.append((others[near], lead[near]))
         return kept
 
-    def _points(self, which: NDArray[np.bool_], configs: int) -> int:
+    def _points(self, which: Flags, configs: int) -> int:
         """Points of some candidates, without those that are taken."""
         return int(which.sum()) * configs - int(which[self._taken_row].sum())
 

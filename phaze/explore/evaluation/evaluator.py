@@ -190,7 +190,7 @@ class Evaluator(CostedTask):
 
         Memory does not count, but where plans are held to less of it than architectures have.
         """
-        able = (self.takes(config) & self._holds(config))[rows]
+        able = (self.takes(config) & self.holds(config))[rows]
         if not able.any():
             return np.full(len(rows), np.inf)
         return np.where(able, self._spread_s(config, self.timed(config).work(rows)), np.inf)
@@ -205,40 +205,67 @@ class Evaluator(CostedTask):
         share = self.options(config).least_share
         return share * self.framework.stretch * (work_s[0] + work_s[1]) * (1 - BOUND_ROUNDING)
 
-    def least_s(self, config: TrainingConfig) -> float:
+    def exchange_bound(self, config: TrainingConfig, rows: Rows, give_up_s: Floats) -> Floats:
+        """A lower bound on the iteration time, (A,) seconds, from least work and exchanges, however full memories get.
+
+        No operator is costed, and plans are fitted once for all memories. It is something no less than `give_up_s` (A,)
+        where it is no less.
+        """
+        times, found = self.least_times(config, rows), np.full(len(rows), np.inf)
+        for plans, at in self._whatever_memory(config, rows):
+            found[at] = plans.rough_bound_s(times.take(at), give_up_s[at])
+        return found
+
+    def fitted_once(self, config: TrainingConfig) -> bool:
+        """Whether plans were fitted for that."""
+        return all(
+            self.across(config, np.inf, link).begun for link in np.unique(self.link_bytes_per_s).tolist()
+        )
+
+    def _whatever_memory(self, config: TrainingConfig, rows: Rows) -> list[tuple[FastestPlans, Rows]]:
+        """Positions within `rows` by link, with plans that all fit."""
+        links = self.link_bytes_per_s[rows]
+        each = [(link, np.flatnonzero(links == link)) for link in np.unique(links).tolist()]
+        return [(self.across(config, np.inf, link), at) for link, at in each]
+
+    def least_s(self, config: TrainingConfig, *, exchanges: bool = False) -> float:
         """Lower bound on the iteration time of every architecture of the whole table, seconds.
 
-        That of the best plan on the best memory and links, whatever the cores and the clock are.
+        That of the best plan on the best memory and links, whatever the cores and the clock are. `exchanges`: with all
+        of them, for which plans are fitted; else with those that nothing hides.
         """
         if self.base is not None:
-            return self.base.least_s(config)
-        if config not in self._least:
-            self._least[config] = self._least_of_all_s(config)
-        return self._least[config]
+            return self.base.least_s(config, exchanges=exchanges)
+        key = config, exchanges
+        if key not in self._least:
+            self._least[key] = self._least_of_all_s(*key)
+        return self._least[key]
 
-    def _least_of_all_s(self, config: TrainingConfig) -> float:
+    def _least_of_all_s(self, config: TrainingConfig, exchanges: bool) -> float:
         factors = self.model.factors
         if (factors.simt_of >= 0).any():
             return 0.0  # of architectures that run kernels memory tells too little
         rows = np.unique(factors.memory_of, return_index=True)[1]
         times = self.least_times(config, rows, self.timed(config).memory_bounds(rows))
         times = replace(times, optimizer_s=np.zeros(len(rows)))
-        return float(self._bounded(config, rows, times, np.zeros(len(rows))).min(initial=np.inf))
+        limit_s = np.full(len(rows), np.inf if exchanges else 0.0)
+        each = (p.bound_s(times.take(at), limit_s[at]) for p, at in self._whatever_memory(config, rows))
+        return min((float(seconds.min()) for seconds in each), default=np.inf)
 
     def known_least_s(self, which: Iterable[TrainingConfig], table: ArchitectureTable) -> float:
         """The same of several configs, as far as it was asked for, if `table` has nothing that bounds it but known.
 
         0 where it was not asked of one of them, or some other buffers, memories or links are in the table.
         """
-        base = self._base
-        found = min((base._least.get(config, 0.0) for config in which), default=np.inf)
-        return found if found > 0 and base.model.factors.has_memories_of(under_load(table)) else 0.0
+        least, has = self._base._least, self._base.model.factors.has_memories_of
+        found = min((max(least.get((c, e), 0.0) for e in (False, True)) for c in which), default=np.inf)
+        return found if found > 0 and has(under_load(table)) else 0.0
 
     @cached_property
-    def _least(self) -> dict[TrainingConfig, float]:
+    def _least(self) -> dict[tuple[TrainingConfig, bool], float]:
         return {}
 
-    def _holds(self, config: TrainingConfig) -> NDArray[np.bool_]:
+    def holds(self, config: TrainingConfig) -> NDArray[np.bool_]:
         """Whether some plan may fit, (A,): looked at where memory is likely to be what is short."""
         if self.task.memory_bytes is None and not self._crowded:
             return np.ones(len(self.table), dtype=np.bool_)
@@ -260,7 +287,7 @@ class Evaluator(CostedTask):
         It does not count memory where the point does not get below `give_up_s` (A,) without it.
         """
         limit_s = np.full(len(rows), np.inf) if give_up_s is None else give_up_s
-        if not self._holds(config)[rows].any():
+        if not self.holds(config)[rows].any():
             return np.full(len(rows), np.inf)
         found = self._bounded(config, rows, self.least_times(config, rows), limit_s)
         return np.where(self.takes(config)[rows], found, np.inf)
@@ -325,7 +352,7 @@ class Evaluator(CostedTask):
         self, config: TrainingConfig, rows: Rows, give_up_s: Floats, limits: SolveLimits = ENDLESS.ends
     ) -> _HopefulPoints:
         """Points that may get below `give_up_s`, (A,); what comes after the limits rules out none."""
-        at = np.flatnonzero(self.takes(config)[rows] & self._holds(config)[rows])
+        at = np.flatnonzero(self.takes(config)[rows] & self.holds(config)[rows])
         if len(at) > MANY:  # most of so many fall before their operators are costed
             least = self.least_times(config, rows[at])
             at = at[self._bounded(config, rows[at], least, give_up_s[at], limits) < give_up_s[at]]

@@ -17,7 +17,7 @@ from phaze.parallel.plan_batches.plan_table import PlanTable
 from phaze.parallel.plan_batches.ragged import Ragged
 from phaze.parallel.plan_batches.table_arrays import product_of
 from phaze.solvers.looks import Look, wanted
-from phaze.tolerances import BOUND_ROUNDING
+from phaze.tolerances import BOUND_ROUNDING, SAME
 
 
 class Longest(NamedTuple):
@@ -216,6 +216,28 @@ class PlanColumns:
     def least_s(self, terms: Floats) -> Floats:
         """The least of them, (A,)."""
         found: Floats = self.best.bounds_s(terms).min(axis=0)
+        return found
+
+    def least_below(self, terms: Floats, most_s: float) -> Floats:
+        """The least of them, (A,); where none is below `most_s`, something that is above it and no more than that.
+
+        Plans that are not below it on the best of the terms are left out, and forms that are nowhere the longest.
+        """
+        forms, first = self.best._distinct
+        if not len(forms):
+            return np.full(terms.shape[1], np.inf)
+        low, high = product_of(forms, np.stack([terms.min(axis=1), terms.max(axis=1)], axis=1)).T
+        plan, beyond_s = (
+            np.repeat(np.arange(len(first)), np.diff(first, append=len(forms))),
+            most_s * (1 + SAME),
+        )
+        least = np.maximum.reduceat(low, first)[plan]
+        kept = (least * (1 - BOUND_ROUNDING) < beyond_s) & (high >= least)
+        starts = np.flatnonzero(np.diff(plan[kept], prepend=-1))
+        found = np.full(terms.shape[1], beyond_s)
+        if len(starts):
+            longest = np.maximum.reduceat(product_of(forms[kept], terms), starts, axis=0)
+            np.minimum(found, longest.min(axis=0) * (1 - BOUND_ROUNDING), out=found)
         return found
 
     @cached_property

@@ -69,6 +69,27 @@ class FastestPlans:
                 self._improve(number, times, open_, best, choice, limits)
         return np.where(choice != -1, best, inf), choice
 
+    def rough_bound_s(self, times: GroupTimes, give_up_s: Floats) -> Floats:
+        """Lower bound of the seconds of an iteration (A,); something no less than `give_up_s` (A,) where it is no less.
+
+        That of `bound_s` where it is less.
+        """
+        order, found = np.argsort(give_up_s, kind="stable"), np.full(len(times), inf)
+        for number, tier in enumerate(self.tiers):
+            bound = _least_s(tier.outline, times)
+            left = order[bound[order] < np.minimum(found, give_up_s)[order]]
+            for start in range(0, len(left), _AT_ONCE):
+                rows = left[start : start + _AT_ONCE]
+                least = self.columns(number).least_below(times.terms[:, rows], float(give_up_s[rows[-1]]))
+                bound[rows] = np.maximum(bound[rows], least)
+            np.minimum(found, bound, out=found)
+        return found
+
+    @property
+    def begun(self) -> bool:
+        """Whether some plans were fitted."""
+        return any(key[0] == "columns" for key in self._kept)
+
     def bound_s(self, times: GroupTimes, give_up_s: Floats, limits: SolveLimits = ENDLESS.ends) -> Floats:
         """Lower bound of the seconds of an iteration (A,), from bounds of all that fits; infinite where nothing does.
 

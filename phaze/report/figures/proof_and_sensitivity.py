@@ -19,6 +19,7 @@ _STAGES: Mapping[str, str] = {
     "roofline": "too slow even with all units at their peak",
     "work": "too slow even with all work spread evenly over all devices",
     "critical_path": "too slow by the longest chain of operators in each layer",
+    "exchanges": "too slow by what devices have to exchange in the best plan, whatever their cores and memory",
     "format": "arrays without the format of the recipe",
     "memory": "does not fit in memory under any placement",
     "placement": "too slow by bounds on schedules and the exact cut into stages",

@@ -9,6 +9,7 @@ import pytest
 from small_cases import certified
 
 from phaze.cost.cost_model import CostModel
+from phaze.explore.certified import block_screening
 from phaze.explore.certified.block_screening import Screen
 from phaze.explore.certified.search_points import WorkloadPoints
 from phaze.explore.evaluation.design_candidates import Candidates
@@ -161,6 +162,15 @@ def test_what_there_was_no_time_to_bound_stays_below_what_memory_and_links_allow
     monkeypatch.setattr(Evaluator, "known_least_s", lambda self, which, table: 0.0)
     clock.blocks, clock.left_looks = 2, math.inf
     assert search(task, candidates, clock=clock, block=16).most > most
+
+
+def test_exchanges_change_nothing_but_what_points_are_ruled_out_by(task, candidates, whole, monkeypatch):
+    monkeypatch.setattr(block_screening, "FAR", 1e-9)
+    monkeypatch.setattr(block_screening, "MANY_FAR", 1)
+    found = search(task, candidates, block=16)
+    assert found.pruned_by["exchanges"] > 0 == whole.pruned_by.get("exchanges", 0)
+    assert frontier(found) == frontier(whole)
+    assert found.pruned_by.get("memory") == whole.pruned_by.get("memory")
 
 
 def test_blocks_that_are_bounded_together_change_nothing(task, candidates, monkeypatch):

@@ -97,8 +97,9 @@ def test_bounds_never_exceed_what_they_bound(tiny, software):
     for setting in evaluator.configs:
         exact = evaluator.exact(setting, rows, never, EFFORT).lower_s
         fits = np.isfinite(exact)
-        assert evaluator.least_s(setting) <= exact.min() * (1 + 1e-9)
-        assert evaluator.known_least_s([setting], table.take(rows[1:])) == evaluator.least_s(setting)
+        least_s = evaluator.least_s(setting, exchanges=True)
+        assert evaluator.least_s(setting) <= least_s * (1 + 1e-9) <= exact.min() * (1 + 2e-9)
+        assert evaluator.known_least_s([setting], table.take(rows[1:])) == least_s
         one = Evaluator(task, table.take(rows[:1]))
         assert one.known_least_s([setting], table.take(rows[:1])) == 0.0 < one.least_s(setting)
         assert one.known_least_s([setting], table) == 0.0  # it knows nothing of their memories
@@ -116,6 +117,24 @@ def test_bounds_never_exceed_what_they_bound(tiny, software):
         assert (ladder[5] >= ladder[4] * (1 - 1e-9))[fits].all()
         assert (ladder[4] >= ladder[2] * (1 - 1e-9))[fits].all()
         assert np.isinf(ladder[4][~fits]).all()
+
+
+@pytest.mark.parametrize("software", SOFTWARE)
+def test_exchanges_rule_out_what_is_too_slow_and_nothing_else(tiny, software):
+    task = small_task(tiny, framework=SOFTWARE[software])
+    evaluator = Evaluator(task, varied_architectures())
+    rows = np.arange(len(evaluator.table))
+    for config in evaluator.configs:
+        assert not evaluator.fitted_once(config)
+        bound_s = evaluator.exchange_bound(config, rows, np.full(len(rows), np.inf))
+        assert evaluator.fitted_once(config) == np.isfinite(bound_s).any()
+        assert (bound_s <= evaluator.iteration_bound(config, rows) * (1 + 1e-9)).all()
+        for share in (0.5, 0.9, 1.0, 1.1, 2.0):
+            give_up_s = np.roll(bound_s, 3) * share  # some are far below, some far above
+            known_s = evaluator.exchange_bound(config, rows, give_up_s)
+            below = bound_s < give_up_s
+            assert known_s[below] == pytest.approx(bound_s[below], rel=1e-12)
+            assert ((known_s >= give_up_s) & (known_s <= bound_s * (1 + 1e-12)))[~below].all()
 
 
 def test_points_among_others_take_what_they_take_alone(tiny):
