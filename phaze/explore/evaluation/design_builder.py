@@ -17,7 +17,7 @@ from phaze.errors import InfeasibleError, InputError, OutOfTimeError
 from phaze.explore.documents.result_document import Design, WorkloadResult
 from phaze.explore.evaluation.evaluator import Evaluator
 from phaze.explore.evaluation.flops_utilisation import counted_flops_per_s, flops_utilisation, takes_recipe
-from phaze.explore.evaluation.memory_shortfall import why_unfit_anywhere
+from phaze.explore.evaluation.memory_shortfall import LeastNeeds, why_unfit_anywhere
 from phaze.explore.evaluation.planned_iteration import PlannedIteration, estimator_of, worked_out
 from phaze.explore.evaluation.sample_costs import SampleCosts
 from phaze.explore.evaluation.training_config import TrainingConfig
@@ -125,9 +125,8 @@ class DesignBuilder:
             total, evaluated = total + answer.account.total, evaluated + answer.account.evaluated
             found += [(one, costs, recipe) for one in answer.best]
         if not found:
-            raise why_unfit_anywhere(
-                task, table, f"{_devices(task.devices)} of {architecture.name}", answers.get(None)
-            )
+            needs = LeastNeeds.of(answers[None]) if None in answers else None
+            raise why_unfit_anywhere(task, table, f"{_devices(task.devices)} of {architecture.name}", needs)
         best, costs, recipe = min(found, key=lambda one: one[0].iteration.iteration_s)
         planned = PlannedIteration(costs, best.plan, best.iteration)
         planned.check()
@@ -234,7 +233,18 @@ def _or_why_not(design: Callable[[], Design]) -> Design | Exception:
 def out_of_memory(evaluator: Evaluator, name: str) -> InfeasibleError:
     """Why no placement fits: the smallest memory per accelerator that would do, and what would help."""
     task = evaluator.task
-    return why_unfit_anywhere(task, evaluator.table, f"{_devices(task.devices)} of {name}")
+    return why_unfit_anywhere(task, evaluator.table, f"{_devices(task.devices)} of {name}", _needs(evaluator))
+
+
+def _needs(evaluator: Evaluator) -> LeastNeeds | None:
+    """What plans need where all of them need more than there is; None where a search has to tell."""
+    space, plain = evaluator.task.plan_space, [c for c in evaluator.configs if c.recipe is None]
+    if space.branches or any(space.offloads) or not plain:
+        return None
+    least = min(map(evaluator.least_bytes, plain))
+    if not float(evaluator.capacity_bytes.max()) < least < inf:
+        return None
+    return LeastNeeds(sum(map(evaluator.plans_of, plain)), least)
 
 
 def _devices(count: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import inf
 
 import numpy as np
@@ -18,36 +19,50 @@ from phaze.parallel.plan_space import PlanSpace
 from phaze.quantity import shown
 
 
+@dataclass(frozen=True)
+class LeastNeeds:
+    """What some plans need of memory: how many there are, and the bytes of a device and of its host in the leanest."""
+
+    plans: int
+    memory_bytes: float
+    host_bytes: float = inf
+
+    @classmethod
+    def of(cls, answer: PlanAnswer) -> LeastNeeds:
+        """Those that a search looked at."""
+        return cls(answer.account.total, answer.least_memory_bytes, answer.least_host_bytes)
+
+
 def why_unfit_anywhere(
-    task: Task, table: ArchitectureTable, name: str, answer: PlanAnswer | None = None
+    task: Task, table: ArchitectureTable, name: str, needs: LeastNeeds | None = None
 ) -> InfeasibleError:
     """Why no plan of a task fits on any architecture of a table, called `name` together.
 
-    `answer`: what a search found on the one with most memory, linear layers as the workload has them; None: it is made.
+    `needs`: of plans on the one with most memory, linear layers as the workload has them; None: they are searched.
     """
     largest = table.take(np.array([int(np.argmax(hbm_capacity_bytes(table)))]))
     space = task.plan_space
     capacity = float(task.usable_bytes(hbm_capacity_bytes(largest))[0])
-    answer = answer or best_plans(estimator_of(task, largest), space, capacity)
-    found = why_unfit(task, largest, name, space, answer)
+    needs = needs or LeastNeeds.of(best_plans(estimator_of(task, largest), space, capacity))
+    found = why_unfit(task, largest, name, space, needs)
     return found if isinstance(found, InfeasibleError) else InfeasibleError(str(found))
 
 
 def why_unfit(
-    task: Task, table: ArchitectureTable, name: str, space: PlanSpace, answer: PlanAnswer
+    task: Task, table: ArchitectureTable, name: str, space: PlanSpace, needs: LeastNeeds
 ) -> InfeasibleError | InputError:
-    """Why there is no plan of `space` on an architecture (`table` of one row) called `name`, in a search's words."""
-    plans, least, framework = answer.account.total, answer.least_memory_bytes, task.framework
+    """Why `space` has no plan on an architecture (`table` of one row) called `name`, from what its plans need."""
+    plans, least, framework = needs.plans, needs.memory_bytes, task.framework
     capacity = float(task.usable_bytes(hbm_capacity_bytes(table))[0])
     if not plans:
         return InputError(
             f"{task.workload.name} on {task.devices} devices: no plan has the degrees, batch and schedule asked for"
             + _narrow(task, space)
         )
-    if answer.least_host_bytes < inf:
+    if needs.host_bytes < inf:
         host = _value(table, "host_memory_capacity_bytes")
         levers: tuple[str, ...] = ("more devices", "more memory per host", "ZeRO, or less offloaded")
-        short = Shortfall("memory of one device's host", host, answer.least_host_bytes, "bytes", levers)
+        short = Shortfall("memory of one device's host", host, needs.host_bytes, "bytes", levers)
     elif least > capacity and task.memory_bytes is not None:
         return InfeasibleError(
             f"{task.workload.name} on {name}: no plan needs as little as {shown(capacity / GIB)} GiB"

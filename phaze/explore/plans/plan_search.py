@@ -18,7 +18,7 @@ from phaze.explore.documents.plan_document import (
 )
 from phaze.explore.documents.result_manifest import describe_task, manifest, plans_scope
 from phaze.explore.evaluation.flops_utilisation import counted_flops_per_s, flops_utilisation
-from phaze.explore.evaluation.memory_shortfall import why_unfit
+from phaze.explore.evaluation.memory_shortfall import LeastNeeds, why_unfit
 from phaze.explore.evaluation.planned_iteration import PlannedIteration, estimator_of
 from phaze.explore.request.explore_request import Task
 from phaze.explore.request.search_progress import Clock
@@ -189,7 +189,7 @@ def _none_fits(
     """Why no batch has a plan that fits: told of the first that has plans at all."""
     at = next((n for n, answer in enumerate(answers) if answer.account.total), 0)
     task = each[at].task
-    return why_unfit(task, table, f"{task.devices} x {name}", task.plan_space, answers[at])
+    return why_unfit(task, table, f"{task.devices} x {name}", task.plan_space, LeastNeeds.of(answers[at]))
 
 
 def _never_done(failing: FailingCluster) -> InfeasibleError:

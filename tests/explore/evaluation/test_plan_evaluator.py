@@ -10,6 +10,7 @@ import pytest
 from small_cases import StopsSoon, certified, varied_architectures
 
 from phaze.explore.certified.workload_bounds import iteration_bounds
+from phaze.explore.evaluation import design_builder, memory_shortfall
 from phaze.explore.evaluation import evaluator as evaluator_module
 from phaze.explore.evaluation.best_points import best_points
 from phaze.explore.evaluation.design_candidates import Candidates
@@ -117,6 +118,23 @@ def test_bounds_never_exceed_what_they_bound(tiny, software):
         assert (ladder[5] >= ladder[4] * (1 - 1e-9))[fits].all()
         assert (ladder[4] >= ladder[2] * (1 - 1e-9))[fits].all()
         assert np.isinf(ladder[4][~fits]).all()
+
+
+@pytest.mark.parametrize("software", SOFTWARE)
+@pytest.mark.parametrize("devices", [1, 4, 8])
+def test_least_memory_that_is_told_is_that_of_the_leanest_plan(tiny, software, devices, monkeypatch):
+    table = varied_architectures().take(np.arange(3))
+    table = table.replace(hbm_capacity_bytes=np.full(len(table), 1e6))
+    evaluator = Evaluator(small_task(tiny, framework=SOFTWARE[software], devices=devices), table)
+    told = design_builder.out_of_memory(evaluator, "x")
+    searched = []
+    monkeypatch.setattr(
+        memory_shortfall, "best_plans", lambda *asked: searched.append(1) or best_plans(*asked)
+    )
+    monkeypatch.setattr(design_builder, "_needs", lambda evaluator: None)
+    expected = design_builder.out_of_memory(evaluator, "x")
+    assert searched and str(told) == str(expected)
+    assert told.shortfalls[0].demand == pytest.approx(expected.shortfalls[0].demand, rel=1e-12)
 
 
 @pytest.mark.parametrize("software", SOFTWARE)
