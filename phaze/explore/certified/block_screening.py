@@ -221,6 +221,7 @@ class Screen:
         `roof`: values that no config is better than; points for which no time is left stay open below them.
         """
         evaluator, late = view.evaluator, self._clock.half_over
+        leader = self._leader(roof[0]) if late and len(alive) else (0, 0.0)
         for k in some:
             config, free = evaluator.configs[k], sieve.free(alive, k)
             if self._clock.over:
@@ -228,9 +229,7 @@ class Screen:
                 continue
             able = sieve.able(free, evaluator.takes(config), evaluator.holds(config))
             if late and len(able):
-                self._bound_all(
-                    view, config, able, roof[0]
-                )  # in case that there is no time for what comes next
+                self._bound_all(view, config, leader)
             under = self._under(view, config, sieve, alive, able)
             for part in self._parts(evaluator, config, under):
                 if self._clock.over:
@@ -282,23 +281,34 @@ class Screen:
         What each takes at least is put into `least_s`, for all candidates, in which what is known is told.
         """
         evaluator = view.evaluator
-        known_s = np.maximum(least_s, evaluator.roofline_s(config))[rows]
-        others, _ = view.optimistic(config, rows, known_s, work=False)
-        give_up_s = view.give_up_s(config, rows, self._relevance.least(others))
-        far = FAR * known_s < give_up_s
         wanted = 1 if evaluator.fitted_once(config) else MANY_FAR
-        if np.count_nonzero(far & (give_up_s < np.inf)) < wanted:
+        if len(rows) < wanted:
             return rows
-        least_s[rows[far]] = np.maximum(
-            least_s[rows[far]], evaluator.exchange_bound(config, rows[far], give_up_s[far])
-        )
+        known_s = np.maximum(least_s[rows], evaluator.roofline_s(config)[rows])
+        others, lead = view.optimistic(config, rows, known_s, work=False)
+        least = sieve.least(others, alive[rows])
+        far = lead > FAR * least
+        if np.count_nonzero(far & (least > 0)) < wanted:
+            return rows
+        at, give_up_s = rows[far], view.give_up_s(config, rows[far], least[far])
+        least_s[at] = np.maximum(least_s[at], evaluator.exchange_bound(config, at, give_up_s))
         values = view.optimistic(config, rows, np.maximum(least_s[rows], known_s), work=False)
         return rows[sieve.keep("exchanges", *values, alive[rows])]
 
-    def _bound_all(self, view: PointValues, config: TrainingConfig, rows: Rows, others: Floats) -> None:
-        """Bound the whole space in a config, with exchanges where that says next to nothing without them."""
-        wanted_s = view.give_up_s(config, rows, self._relevance.least(others[rows]))
-        if FAR * view.evaluator.least_s(config) < wanted_s.min(initial=np.inf) < np.inf:
+    def _leader(self, others: Floats) -> tuple[int, float]:
+        """The candidate of those other columns (A, k) of which most is wanted, and what."""
+        wanted = self._relevance.least(others)
+        row = int(wanted.argmax())
+        return row, float(wanted[row])
+
+    def _bound_all(self, view: PointValues, config: TrainingConfig, leader: tuple[int, float]) -> None:
+        """Bound the whole space in a config, in case that there is no time for what comes next.
+
+        With exchanges where without them it says next to nothing of the leader.
+        """
+        row, lead = leader
+        wanted_s = view.give_up_s(config, np.array([row]), np.array([lead]))[0]
+        if FAR * view.evaluator.least_s(config) < wanted_s < np.inf:
             view.evaluator.least_s(config, exchanges=True)
 
     def _left_open(self, view: PointValues, config: TrainingConfig, rows: Rows, roof: Floats) -> Floats:
@@ -374,6 +384,8 @@ class _Sieve:
 
     def able(self, rows: Rows, takes: Flags, holds: Flags) -> Rows:
         """Those of `rows` that take the formats of a config and whose memory may hold it; others are counted."""
+        if takes.all() and holds.all():
+            return rows
         self.fallen["format"] += int((~takes[rows]).sum())
         self.fallen["memory"] += int((takes & ~holds)[rows].sum())
         return rows[(takes & holds)[rows]]
@@ -386,9 +398,13 @@ class _Sieve:
         self.fallen[stage] += int((~kept & (lead > 0)).sum())
         return np.flatnonzero(kept)
 
+    def least(self, others: Floats, rows: Rows) -> Floats:
+        """What candidates at `rows`, of those other columns (A, k), must promise, (A,)."""
+        return self._relevance.least(others) if self._least is None else self._least[rows]
+
     def _kept(self, others: Floats, lead: Floats, rows: Rows) -> Flags:
         """Which optimistic values can matter, (A,); what falls for the slack alone is remembered."""
-        least = self._relevance.least(others) if self._least is None else self._least[rows]
+        least = self.least(others, rows)
         kept = (lead >= least) & (lead > 0)
         if self._relevance.slack > 1.0:
             near = (lead < least) & (lead * self._relevance.slack >= least) & (lead > 0)

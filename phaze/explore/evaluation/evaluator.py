@@ -212,15 +212,14 @@ class Evaluator(CostedTask):
         where it is no less.
         """
         times, found = self.least_times(config, rows), np.full(len(rows), np.inf)
+        self.shared["fitted once", config] = True
         for plans, at in self._whatever_memory(config, rows):
             found[at] = plans.rough_bound_s(times.take(at), give_up_s[at])
         return found
 
     def fitted_once(self, config: TrainingConfig) -> bool:
-        """Whether plans were fitted for that."""
-        return all(
-            self.across(config, np.inf, link).begun for link in np.unique(self.link_bytes_per_s).tolist()
-        )
+        """Whether that was asked for, so that plans are fitted."""
+        return ("fitted once", config) in self.shared
 
     def _whatever_memory(self, config: TrainingConfig, rows: Rows) -> list[tuple[FastestPlans, Rows]]:
         """Positions within `rows` by link, with plans that all fit."""

@@ -85,11 +85,6 @@ class FastestPlans:
             np.minimum(found, bound, out=found)
         return found
 
-    @property
-    def begun(self) -> bool:
-        """Whether some plans were fitted."""
-        return any(key[0] == "columns" for key in self._kept)
-
     def bound_s(self, times: GroupTimes, give_up_s: Floats, limits: SolveLimits = ENDLESS.ends) -> Floats:
         """Lower bound of the seconds of an iteration (A,), from bounds of all that fits; infinite where nothing does.
 

@@ -145,7 +145,7 @@ def test_exchanges_rule_out_what_is_too_slow_and_nothing_else(tiny, software):
     for config in evaluator.configs:
         assert not evaluator.fitted_once(config)
         bound_s = evaluator.exchange_bound(config, rows, np.full(len(rows), np.inf))
-        assert evaluator.fitted_once(config) == np.isfinite(bound_s).any()
+        assert evaluator.fitted_once(config)
         assert (bound_s <= evaluator.iteration_bound(config, rows) * (1 + 1e-9)).all()
         for share in (0.5, 0.9, 1.0, 1.1, 2.0):
             give_up_s = np.roll(bound_s, 3) * share  # some are far below, some far above
