@@ -313,7 +313,7 @@ class Screen:
 
     def _left_open(self, view: PointValues, config: TrainingConfig, rows: Rows, roof: Floats) -> Floats:
         """What leads of points of a config for which no time is left, at most."""
-        least_s = np.full(len(rows), view.evaluator.known_least_s([config], view.evaluator.table.take(rows)))
+        least_s = np.full(len(rows), view.evaluator.known_least_s([config]))
         lead = view.optimistic(config, rows, least_s, work=False)[1] if (least_s > 0).all() else roof[rows]
         return np.minimum(lead, roof[rows])
 

@@ -251,14 +251,16 @@ class Evaluator(CostedTask):
         each = (p.bound_s(times.take(at), limit_s[at]) for p, at in self._whatever_memory(config, rows))
         return min((float(seconds.min()) for seconds in each), default=np.inf)
 
-    def known_least_s(self, which: Iterable[TrainingConfig], table: ArchitectureTable) -> float:
-        """The same of several configs, as far as it was asked for, if `table` has nothing that bounds it but known.
+    def known_least_s(self, which: Iterable[TrainingConfig], table: ArchitectureTable | None = None) -> float:
+        """The same of several configs, as far as it was asked for, for all architectures of another table as well.
 
-        0 where it was not asked of one of them, or some other buffers, memories or links are in the table.
+        0 where it was not asked of one of them, or some other buffers, memories or links are in that table.
         """
-        least, has = self._base._least, self._base.model.factors.has_memories_of
+        least = self._base._least
         found = min((max(least.get((c, e), 0.0) for e in (False, True)) for c in which), default=np.inf)
-        return found if found > 0 and has(under_load(table)) else 0.0
+        if table is None or found == 0:
+            return found
+        return found if self._base.model.factors.has_memories_of(under_load(table)) else 0.0
 
     @cached_property
     def _least(self) -> dict[tuple[TrainingConfig, bool], float]:

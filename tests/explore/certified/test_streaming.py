@@ -159,7 +159,7 @@ def test_what_there_was_no_time_to_bound_stays_below_what_memory_and_links_allow
     stopped = search(task, candidates, clock=clock, block=16)
     assert stopped.pruned_by["open"] > 0
     assert stopped.most <= most * (1 + 1e-9) < roof
-    monkeypatch.setattr(Evaluator, "known_least_s", lambda self, which, table: 0.0)
+    monkeypatch.setattr(Evaluator, "known_least_s", lambda self, which, table=None: 0.0)
     clock.blocks, clock.left_looks = 2, math.inf
     assert search(task, candidates, clock=clock, block=16).most > most
 
