@@ -15,6 +15,7 @@ import commands
 import convergence
 import convergence_tables
 import everywhere
+import idle_clock
 import numpy as np
 import peers.process
 import planning
@@ -374,3 +375,26 @@ def test_planning_tells_models_by_the_longest_question():
     assert told[2][1] == "none fits"
     assert "2 of 4 training plans are found within 2 s" in text
     assert "| serving quick on 8 h200 | 0.7 | 1,234 |" in text
+
+
+def test_the_clock_of_an_idle_machine_counts_what_a_child_does_beside_it_once(monkeypatch):
+    clock, child_s, own_s = idle_clock.IdleClock(), {7: 2.0}, [0.0]
+    monkeypatch.setattr(idle_clock, "active_children", lambda: [1])
+    monkeypatch.setattr(idle_clock, "_is_there", lambda connection, timeout: True)
+    monkeypatch.setattr(clock, "_children_s", lambda: dict(child_s))
+    monkeypatch.setattr(idle_clock.time, "process_time", lambda: clock.at_start_s + own_s[0])
+    pipe = object()
+    clock.ask(pipe)
+    own_s[0], child_s[7] = 3.0, 4.0  # it has done 2 s of what it was asked for, and goes on
+    clock.wait(pipe)
+    assert clock.show() == 3.0
+    child_s[7] = 7.0
+    clock.wait(pipe)
+    assert clock.show() == 5.0
+    clock.take(pipe)
+    own_s[0] = 10.0
+    assert clock.show() == 12.0
+    clock.ask(pipe)  # it begins now
+    child_s[7] = 8.0
+    clock.wait(pipe)
+    assert clock.show() == 13.0

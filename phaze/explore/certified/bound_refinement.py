@@ -82,7 +82,9 @@ class Refinement:
         """Add points to the pool, where they stand in an order that tells soon which of them are urgent."""
         if not (new := [p for p in pools if len(p)]):
             return
-        pool = PointPool.join([p for p in (self.pool, *new) if len(p)])
+        self.pool = pool = PointPool.join([p for p in (self.pool, *new) if len(p)])
+        if self._clock.over:
+            return  # nothing is taken out of it any more
         self.pool = pool.take(by_urgency(pool.others, pool.bound))
         self._let_go(np.ones(len(pool), dtype=np.bool_), np.arange(len(pool)))
 
