@@ -227,12 +227,10 @@ class PlanColumns:
         if not len(forms):
             return np.full(terms.shape[1], np.inf)
         low, high = product_of(forms, np.stack([terms.min(axis=1), terms.max(axis=1)], axis=1)).T
-        plan, beyond_s = (
-            np.repeat(np.arange(len(first)), np.diff(first, append=len(forms))),
-            most_s * (1 + SAME),
-        )
+        plan = np.repeat(np.arange(len(first)), np.diff(first, append=len(forms)))
+        beyond_s = most_s * (1 + SAME)
         least = np.maximum.reduceat(low, first)[plan]
-        kept = (least * (1 - BOUND_ROUNDING) < beyond_s) & (high >= least)
+        kept = (least * (1 - BOUND_ROUNDING) < beyond_s) & (high * (1 + SAME) >= least)
         starts = np.flatnonzero(np.diff(plan[kept], prepend=-1))
         found = np.full(terms.shape[1], beyond_s)
         if len(starts):
