@@ -25,6 +25,7 @@ from phaze.cost.hardware_factors import Factors, factor_table
 from phaze.cost.kernels.fitted_constants import NO_OWN, OwnConstants
 from phaze.cost.latency_bound import LowerTables, lower_s, lower_tables
 from phaze.cost.operator_tables import GemmTables, LinkTimes, OperatorTables, operator_tables
+from phaze.cost.serial_blocks import SerialBlocks
 from phaze.cost.simt_chips import SimtTimes
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.cluster_network import Network
@@ -127,10 +128,13 @@ class CostModel:
             self._tables[works] = operator_tables(works, self.factors, self._gemms, self._links)
         return PassCosts(pass_, self.factors, self._tables[works], self._simt)
 
-    def lower_tables(self, pass_: Pass) -> LowerTables:
-        """Bounds of a pass per distinct hardware combination, for `phaze.cost.latency_bound.lower_s`; they are kept."""
+    def lower_tables(self, pass_: Pass, blocks: SerialBlocks | None = None) -> LowerTables:
+        """Bounds of a pass per distinct hardware combination, for `phaze.cost.latency_bound.lower_s`; they are kept.
+
+        `blocks`: those of the pass, where they are known.
+        """
         if pass_ not in self._lower:
-            self._lower[pass_] = self.costs(pass_).lower_tables()
+            self._lower[pass_] = self.costs(pass_).lower_tables(blocks)
         return self._lower[pass_]
 
     def links_s(self, links: Sequence[Link]) -> Floats:
@@ -201,9 +205,13 @@ class PassCosts:
         """Lower bound in s, (A,), on the latency of the pass under any schedule of the two modes."""
         return lower_s(self.factors, self.lower_tables(), rows)[:, 0]
 
-    def lower_tables(self) -> LowerTables:
-        """Bounds of the pass per distinct hardware combination, for `phaze.cost.latency_bound.lower_s`; not kept."""
-        return lower_tables(self.pass_, self.factors, self.tables, self.simt.pass_least_s(self.pass_.works))
+    def lower_tables(self, blocks: SerialBlocks | None = None) -> LowerTables:
+        """Bounds of the pass per distinct hardware combination, for `phaze.cost.latency_bound.lower_s`; not kept.
+
+        `blocks`: those of the pass, where they are known.
+        """
+        simt_s = self.simt.pass_least_s(self.pass_.works, self.tables.kinds)
+        return lower_tables(blocks or SerialBlocks.of(self.pass_), self.factors, self.tables, simt_s)
 
     def attribution(self, rows: Rows) -> Attribution:
         """Latency attribution: seconds that each resource alone would take, to explain a few architectures."""

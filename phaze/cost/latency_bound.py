@@ -19,9 +19,10 @@ import numpy as np
 
 from phaze.arrays import Floats, Rows
 from phaze.cost.hardware_factors import Factors
+from phaze.cost.operator_kinds import Kinds
 from phaze.cost.operator_tables import OperatorTables
 from phaze.cost.serial_blocks import ON_TENSOR, ON_VECTOR, SerialBlocks
-from phaze.workload.work import Pass, Unit
+from phaze.workload.work import Unit
 
 _CELLS = 1 << 14  # architectures x passes at a time: gathered blocks stay in the cache
 
@@ -235,9 +236,9 @@ def _lone_s(factors: Factors, bounds: LowerTables, rows: Rows) -> Floats:
 
 @dataclass(frozen=True)
 class _Side:
-    """Cycles of operators as one kind of cores sees them, (side, O), single and parallel; `cores` (side,).
+    """Cycles of kinds of operators as tensor or vector cores see them, (side, K), single and parallel.
 
-    Of the other kind only the least over all its configurations is known, `other_cycles` (O,).
+    `cores` (side,). Of the other cores only the least over all their configurations is known, `other_cycles` (K,).
     """
 
     cores: Floats
@@ -246,6 +247,7 @@ class _Side:
     other_cycles: Floats
     launch_s: Floats
     off_chip_s: Floats
+    products: Floats
 
     @property
     def least(self) -> _Side:
@@ -257,16 +259,16 @@ class _Side:
             self, cores=self.cores.max(keepdims=True), single_cycles=single, parallel_cycles=parallel
         )
 
-    def shown(self, level_s: Floats, side: Rows, memory: Rows, fill: Floats) -> _Shown:
-        """What n combinations of a cycle time, a side and a memory side take, with cycles (n, O) to fill arrays."""
-        cycle_s = level_s[:, None]
+    def shown(self, level_s: Floats, side: Rows, memory: Rows, fill_cycles: Floats) -> _Shown:
+        """What n combinations of a cycle time, a side and a memory side take, with cycles (n,) to fill an array."""
+        cycle_s, fill_s = level_s[:, None], (level_s * fill_cycles)[:, None]
         single = np.maximum(self.single_cycles[side], self.other_cycles)
         parallel = np.maximum(self.parallel_cycles[side], self.other_cycles)
         off_chip = self.off_chip_s[memory]
 
         def time_s(cycles: Floats) -> Floats:
             time = np.maximum(cycles * cycle_s, off_chip)
-            time += fill * cycle_s + self.launch_s
+            time += fill_s * self.products + self.launch_s
             return time.T.copy()
 
         return _Shown(
@@ -276,7 +278,7 @@ class _Side:
 
 @dataclass(frozen=True)
 class _Shown:
-    """Seconds of operators on n combinations, (O, n): in their faster mode, on one core, on all `cores` (n,)."""
+    """Seconds of kinds of operators on n combinations, (K, n): in the faster mode, on one core, on all `cores` (n,)."""
 
     least_s: Floats
     single_s: Floats
@@ -284,43 +286,51 @@ class _Shown:
     cores: Floats
 
 
-def lower_tables(pass_: Pass, factors: Factors, t: OperatorTables, simt_s: Floats) -> LowerTables:
+def lower_tables(serial: SerialBlocks, factors: Factors, t: OperatorTables, simt_s: Floats) -> LowerTables:
     """Bounds of a pass's blocks, summed; `simt_s` (S, 1) is taken as it is."""
     off_chip, on_chip = t.off_chip_s, t.on_chip_cycles
     lanes = t.vector_single_cycles, t.vector_parallel_cycles
     tensor_least, vector_least = np.minimum(*on_chip), np.minimum(*lanes)
-    serial = SerialBlocks.of(pass_)
+    kinds, some, repeats = t.kinds, t.kinds.first, serial.repeats(t.kinds)
     blocks, vector_blocks, lone = _sort_blocks(serial)
     levels, memories = factors.level_cycle_s, len(factors.memory.hbm_bytes_per_s)
-    tensor_side = _Side(factors.tensor.cores, *on_chip, vector_least.min(axis=0), t.launch_s, off_chip)
-    vector_side = _Side(factors.vector.cores, *lanes, tensor_least.min(axis=0), t.launch_s, off_chip)
+    rest = t.launch_s[some], off_chip[:, some], t.products[some]
+    cycles = [[of[:, some] for of in both] for both in (on_chip, lanes)]
+    tensor_side = _Side(factors.tensor.cores, *cycles[0], vector_least.min(axis=0)[some], *rest)
+    vector_side = _Side(factors.vector.cores, *cycles[1], tensor_least.min(axis=0)[some], *rest)
+
+    def sum_blocks(numbers: Sequence[int], shown: _Shown, units: tuple[Unit, ...]) -> Floats:
+        """Sum of the bounds of some blocks, (n,): those alike are bounded once."""
+        total = np.zeros(shown.least_s.shape[1])
+        for number in numbers:
+            if number in repeats:
+                total += repeats[number] * _block_s(serial, number, kinds, shown, units)
+        return total
 
     def on_tensor(keys: Rows) -> Floats:
         level, tensor, memory = _split(keys, len(factors.tensor.cores), memories)
-        cycle_s, fill = levels[level], t.fill_cycles(tensor)
-        found = _sum_blocks(serial, blocks, tensor_side.shown(cycle_s, tensor, memory, fill), ON_TENSOR)
-        found += fill[:, lone].sum(axis=1) * cycle_s + t.launch_s[lone].sum()
+        cycle_s, fill = levels[level], t.array_fill_cycles[tensor]
+        found = sum_blocks(blocks, tensor_side.shown(cycle_s, tensor, memory, fill), ON_TENSOR)
+        found += fill * t.products[lone].sum() * cycle_s + t.launch_s[lone].sum()
         floor = np.maximum(t.total_buffer_cycles[tensor] * cycle_s, t.total_hbm_s[memory])
         return np.stack([found, floor], axis=1)
 
     def on_vector(keys: Rows) -> Floats:
         level, vector, memory = _split(keys, len(factors.vector.cores), memories)
-        fill = np.broadcast_to(t.array_fill_cycles.min() * t.products, (len(keys), len(t.products)))
-        shown = vector_side.shown(levels[level], vector, memory, fill)
-        return _sum_blocks(serial, vector_blocks, shown, ON_VECTOR)[:, None]
+        fill = np.full(len(keys), t.array_fill_cycles.min())
+        return sum_blocks(vector_blocks, vector_side.shown(levels[level], vector, memory, fill), ON_VECTOR)[
+            :, None
+        ]
 
     def on_memory(keys: Rows) -> Floats:
         none, cycle_s = np.zeros(len(keys), dtype=np.intp), np.full(len(keys), levels.min())
-        fill = np.broadcast_to(
-            t.fill_cycles(np.arange(len(factors.tensor.cores))).min(axis=0), off_chip[keys].shape
-        )
-        found = _sum_blocks(serial, blocks, tensor_side.least.shown(cycle_s, none, keys, fill), ON_TENSOR)
-        found += _sum_blocks(
-            serial, vector_blocks, vector_side.least.shown(cycle_s, none, keys, fill), ON_VECTOR
-        )
-        cycles = np.maximum(tensor_least.min(axis=0), vector_least.min(axis=0))
-        alone = np.maximum(cycles * levels.min(), off_chip[keys]) + fill * levels.min() + t.launch_s
-        found += alone[:, lone].sum(axis=1)
+        fill = np.full(len(keys), t.array_fill_cycles.min())
+        found = sum_blocks(blocks, tensor_side.least.shown(cycle_s, none, keys, fill), ON_TENSOR)
+        found += sum_blocks(vector_blocks, vector_side.least.shown(cycle_s, none, keys, fill), ON_VECTOR)
+        cycles = np.maximum(tensor_least.min(axis=0), vector_least.min(axis=0))[lone]
+        alone = np.maximum(cycles * levels.min(), off_chip[keys][:, lone])
+        alone += t.array_fill_cycles.min() * t.products[lone] * levels.min() + t.launch_s[lone]
+        found += alone.sum(axis=1)
         return np.maximum(found, t.total_hbm_s[keys])[:, None]
 
     return LowerTables(
@@ -356,36 +366,22 @@ def _sort_blocks(serial: SerialBlocks) -> tuple[list[int], list[int], list[int]]
     return on_tensor, on_vector, lone
 
 
-def _sum_blocks(
-    serial: SerialBlocks, numbers: Sequence[int], shown: _Shown, units: tuple[Unit, ...]
+def _block_s(
+    serial: SerialBlocks, number: int, kinds: Kinds, shown: _Shown, units: tuple[Unit, ...]
 ) -> Floats:
-    """Sum of the bounds of some blocks, (n,)."""
-    total = np.zeros(shown.least_s.shape[1])
-    for number in numbers:
-        total += _block_s(serial, number, shown, units)
-    return total
-
-
-def _block_s(serial: SerialBlocks, number: int, shown: _Shown, units: tuple[Unit, ...]) -> Floats:
     """Longest path of a block, (n,), or the time its operators need the cores or the link, whichever is more."""
     block, crowds = serial.blocks[number], serial.crowds[number]
+    least = kinds.each(shown.least_s)
     if len(block) == 1:
-        one: Floats = shown.least_s[block[0]]
-        return one
-    done: dict[int, Floats] = {}
-    bound = np.zeros(shown.least_s.shape[1])
-    links = np.zeros_like(bound)
-    for o in block:
-        time = shown.least_s[o]
-        ready = [done[first] for first in serial.before[o]]
-        done[o] = time + np.max(ready, axis=0) if ready else time
-        np.maximum(bound, done[o], out=bound)
-        if serial.works[o].unit is Unit.LINK:
-            links += time
+        return least[block[0]]
+    bounds = [serial.path_s(block, least)]
     mine = crowds.tensor if units is ON_TENSOR else crowds.vector
     # Cores of the other kind are not known: no more than may run side by side have one.
-    some = ((mine, shown.cores), (crowds.every, np.full_like(bound, crowds.every.width)))
+    some = ((mine, shown.cores), (crowds.every, np.full_like(shown.cores, crowds.every.width)))
     for crowd, cores in some:
         if crowd.operators:
-            np.maximum(bound, crowd.core_s(shown.single_s, shown.parallel_s, cores), out=bound)
-    return np.maximum(bound, links)
+            bounds.append(crowd.core_s_of_kinds(kinds, shown.single_s, shown.parallel_s, cores))
+    if links := [least[o] for o in block if serial.works[o].unit is Unit.LINK]:
+        bounds.append(np.sum(links, axis=0))
+    longest: Floats = np.maximum.reduce(bounds)
+    return longest

@@ -20,6 +20,7 @@ from phaze.cost.core_cycles import (
     vector_cycles,
 )
 from phaze.cost.hardware_factors import Factors, MemorySide
+from phaze.cost.operator_kinds import Kinds
 from phaze.cost.tiling import traffic_bytes
 from phaze.hardware.cluster_network import Network
 from phaze.workload.work import NARROW, Gemm, Link, Traffic, Unit, Work
@@ -39,39 +40,41 @@ class GemmCosts:
 class TensorCycles:
     """Operators (last axis O) on tensor sides (T, O): what few architectures are asked about, made when they are.
 
-    `costs`: products of every operator; `fed`: cycles of an array per cycle that it is fed; `passing` (O,): bytes that
-    pass the global buffer once; `bytes_per_cycle` (T,) of it.
+    `costs`: products of an operator of every kind; `fed`: cycles of an array per cycle that it is fed; `passing` (K,):
+    bytes that pass the global buffer once; `bytes_per_cycle` (T,) of it.
     """
 
+    kinds: Kinds
     costs: tuple[tuple[GemmCosts, ...], ...]
     fed: float
     passing: Floats
     bytes_per_cycle: Floats
 
     @property
-    def _shape(self) -> tuple[int, int]:
-        return len(self.bytes_per_cycle), len(self.costs)
-
-    @property
     def single(self) -> Floats:
         """Cycles on one core."""
-        return self.fed * _columns(self._shape, ([c.single_cycles for c in cs] for cs in self.costs))
+        return self.fed * self._columns([c.single_cycles for c in cs] for cs in self.costs)
 
     @property
     def parallel(self) -> Floats:
         """Cycles on all cores."""
-        return self.fed * _columns(self._shape, ([c.parallel_cycles for c in cs] for cs in self.costs))
+        return self.fed * self._columns([c.parallel_cycles for c in cs] for cs in self.costs)
 
     @property
     def buffer_bytes(self) -> Floats:
         """Bytes through the global buffer."""
-        return _columns(self._shape, ([c.buffer_bytes for c in cs] for cs in self.costs)) + self.passing
+        return self._columns(
+            [*(c.buffer_bytes for c in cs), p] for cs, p in zip(self.costs, self.passing, strict=True)
+        )
 
     @property
     def buffer(self) -> Floats:
         """Cycles in which these pass."""
         found: Floats = self.buffer_bytes / self.bytes_per_cycle[:, None]
         return found
+
+    def _columns(self, parts: Iterable[list[Floats]]) -> Floats:
+        return columns(self.kinds, len(self.bytes_per_cycle), parts)
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,7 @@ class OperatorTables:
     the arrays.
     """
 
+    kinds: Kinds
     tensor: TensorCycles
     on_chip_cycles: tuple[Floats, Floats]
     total_buffer_cycles: Floats
@@ -196,41 +200,53 @@ class GemmTables:
 def operator_tables(
     works: tuple[Work, ...], factors: Factors, gemms: GemmTables, links: LinkTimes
 ) -> OperatorTables:
-    """Cost all operators on all sides."""
+    """Cost all operators on all sides, those of a kind once."""
     vector, memory, losses = factors.vector, factors.memory, factors.losses
-    costs = tuple(tuple(gemms[g] for g in work.gemms) for work in works)
+    kinds = Kinds.among(works)
+    some = [works[o] for o in kinds.first.tolist()]
+    costs = tuple(tuple(gemms[g] for g in work.gemms) for work in some)
     tensor = TensorCycles(
+        kinds,
         costs,
         1.0 / losses.array_efficiency,
-        np.array([passing_bytes(w) for w in works]),
+        np.array([passing_bytes(w) for w in some]),
         factors.tensor.buffer_bytes_per_cycle,
     )
     link, buffer = np.array([w.unit is Unit.LINK for w in works], dtype=np.bool_), tensor.buffer
-    memory_shape, vector_shape = (len(memory.hbm_bytes_per_s), len(works)), (len(vector.cores), len(works))
-    hbm = _columns(memory_shape, ([c.hbm_bytes for c in cs] for cs in costs))
-    hbm += _columns(memory_shape, ([stream_bytes(w, memory.global_buffer_bytes)] for w in works))
+    sides = len(memory.hbm_bytes_per_s)
+    one, every = (
+        columns(kinds, len(vector.cores), ([vector_cycles(w, vector.alus, cores)] for w in some))
+        for cores in (1, vector.cores)
+    )
+    hbm = columns(
+        kinds,
+        sides,
+        (
+            [*(c.hbm_bytes for c in cs), stream_bytes(w, memory.global_buffer_bytes)]
+            for cs, w in zip(costs, some, strict=True)
+        ),
+    )
     return OperatorTables(
+        kinds=kinds,
         tensor=tensor,
         on_chip_cycles=(np.maximum(tensor.single, buffer), np.maximum(tensor.parallel, buffer)),
         total_buffer_cycles=buffer.sum(axis=1),
         array_fill_cycles=fill_cycles(factors.tensor.rows, factors.tensor.columns),
         products=np.array([float(len(w.gemms)) for w in works]),
         launch_s=np.where(link, 0.0, losses.operator_s),
-        vector_single_cycles=_columns(vector_shape, ([vector_cycles(w, vector.alus)] for w in works)),
-        vector_parallel_cycles=_columns(
-            vector_shape, ([vector_cycles(w, vector.alus, vector.cores)] for w in works)
-        ),
+        vector_single_cycles=one,
+        vector_parallel_cycles=every,
         hbm_bytes=hbm,
         hbm_s=hbm / (losses.memory_efficiency * memory.hbm_bytes_per_s[:, None]),
-        link_s=_columns(memory_shape, ([] if w.link is None else [links[w.link]] for w in works)),
+        link_s=columns(kinds, sides, ([] if w.link is None else [links[w.link]] for w in some)),
         link=link,
     )
 
 
-def _columns(shape: tuple[int, int], parts: Iterable[list[Floats]]) -> Floats:
-    """Table whose column o is the sum of the o-th list of vectors."""
-    table = np.zeros(shape)
+def columns(kinds: Kinds, sides: int, parts: Iterable[list[Floats]]) -> Floats:
+    """Table (sides, O) whose column of every operator is the sum of the vectors of its kind, by turns of kinds."""
+    table = np.zeros((sides, len(kinds.first)))
     for column, vectors in enumerate(parts):
         for values in vectors:
             table[:, column] += values
-    return table
+    return np.ascontiguousarray(table[:, kinds.of_operator])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
 import numpy as np
 
 from phaze.arrays import Floats, Rows
+from phaze.cost.operator_kinds import Kinds
 from phaze.workload.work import Pass, Unit, Work
 
 ON_TENSOR = (Unit.TENSOR, Unit.TENSOR_VECTOR)
@@ -59,6 +61,13 @@ class Crowd:
         total: Floats = np.minimum(single[mine] / side, parallel[mine]).sum(axis=0)
         return total
 
+    def core_s_of_kinds(self, kinds: Kinds, single: Floats, parallel: Floats, cores: Rows | Floats) -> Floats:
+        """The same for seconds (K, n) of the kinds of operators."""
+        side = np.minimum(cores, self.width)
+        mine, times = np.unique(kinds.of_operator[list(self.operators)], return_counts=True)
+        total: Floats = times @ np.minimum(single[mine] / side, parallel[mine])
+        return total
+
 
 @dataclass(frozen=True)
 class Crowds:
@@ -69,19 +78,15 @@ class Crowds:
     every: Crowd
 
     @classmethod
-    def of(cls, pass_: Pass, block: Sequence[int]) -> Crowds:
-        """Crowds of a block of a pass, its operators in topological order."""
-        inside, ancestors = set(block), dict.fromkeys(block, 0)
-        before: dict[int, list[int]] = {o: [] for o in block}
-        for first, second in pass_.edges:
-            if first in inside and second in inside:
-                before[second].append(first)
+    def of(cls, works: Sequence[Work], before: Sequence[Sequence[int]], block: Sequence[int]) -> Crowds:
+        """Crowds of a block, its operators in topological order; `before`: what comes before each in its block."""
+        ancestors = dict.fromkeys(block, 0)
         for o in block:
             for p in before[o]:
                 ancestors[o] |= ancestors[p] | 1 << p
 
         def crowd(units: tuple[Unit, ...]) -> Crowd:
-            some = tuple(o for o in block if pass_.works[o].unit in units)
+            some = tuple(o for o in block if works[o].unit in units)
             return Crowd(some, _width(some, ancestors))
 
         return cls(crowd(ON_TENSOR), crowd(ON_VECTOR), crowd(_ANY))
@@ -123,7 +128,7 @@ class SerialBlocks:
         for first, second in pass_.edges:
             if block_of[first] == block_of[second]:
                 before[second].append(first)
-        crowds = tuple(Crowds.of(pass_, block) for block in blocks)
+        crowds = tuple(Crowds.of(pass_.works, before, block) for block in blocks)
         return cls(tuple(pass_.works), blocks, tuple(map(tuple, before)), crowds)
 
     def least_s(self, single_s: Floats, parallel_s: Floats, tensor_cores: Rows, vector_cores: Rows) -> Floats:
@@ -139,7 +144,7 @@ class SerialBlocks:
             if len(block) == 1:
                 total += least[block[0]]
                 continue
-            bounds = [self._path_s(block, least)]
+            bounds = [self.path_s(block, least)]
             for crowd, cores, there in (
                 (crowds.tensor, tensor_cores, tensor_cores > 0),
                 (crowds.vector, vector_cores, vector_cores > 0),
@@ -154,7 +159,20 @@ class SerialBlocks:
             total += np.maximum.reduce(bounds)
         return total
 
-    def _path_s(self, block: tuple[int, ...], least: Floats) -> Floats:
+    def repeats(self, kinds: Kinds) -> dict[int, int]:
+        """Numbers of blocks, of those alike the first, with how many these are: steps of a loop are, however many.
+
+        Blocks are alike where operators of the same kinds follow each other in the same way.
+        """
+        first, found, of = dict[Hashable, int](), Counter[int](), kinds.of_operator.tolist()
+        for number, block in enumerate(self.blocks):
+            place = {o: i for i, o in enumerate(block)}
+            shape = tuple((of[o], *(place[b] for b in self.before[o])) for o in block)
+            found[first.setdefault(shape, number)] += 1
+        return dict(found)
+
+    def path_s(self, block: tuple[int, ...], least: Sequence[Floats]) -> Floats:
+        """Longest path of a block, (n,), for seconds (n,) of every operator."""
         done: dict[int, Floats] = {}
         for o in block:
             ready = [done[first] for first in self.before[o]]

@@ -23,6 +23,7 @@ from phaze.cost.fidelity import Fidelity
 from phaze.cost.kernels.fitted_constants import NO_OWN, OwnConstants
 from phaze.cost.kernels.kernel_laws import in_models_s
 from phaze.cost.kernels.systolic_programs import measured
+from phaze.cost.operator_kinds import Kinds
 from phaze.cost.roofline_model import roofline_s
 from phaze.hardware.architecture_table import ArchitectureTable
 from phaze.hardware.cluster_network import Network
@@ -97,11 +98,12 @@ class SimtTimes:
         moved = sum(work.moved_bytes for work in works)
         return moved / hbm_bandwidth_bytes_per_s(self.side.table)
 
-    def pass_least_s(self, works: Sequence[Work]) -> Floats:
+    def pass_least_s(self, works: Sequence[Work], kinds: Kinds) -> Floats:
         """Lower bound of the seconds of a pass, (S, 1): its kernels run one after the other."""
-        computing = [w for w in works if w.unit is not Unit.LINK]
-        total: Floats = self.least_s(computing).sum(axis=1, keepdims=True)
-        return total
+        computing = [k for k, o in enumerate(kinds.first.tolist()) if works[o].unit is not Unit.LINK]
+        times = np.bincount(kinds.of_operator, minlength=len(kinds.first))[computing]
+        least_s = self.least_s([works[o] for o in kinds.first[computing].tolist()])
+        return (least_s @ times)[:, None]
 
 
 def runs_kernels(table: ArchitectureTable, rung: Fidelity) -> NDArray[np.bool_]:

@@ -111,7 +111,10 @@ class TimedChain:
         """Bounds of all forward passes, then of all backward passes."""
         if self.base is not None:
             return self.base._lower
-        return LowerTables.join([self.model.lower_tables(p.work) for p in (*self.forward, *self.backward)])
+        return LowerTables.join([self._tables(p) for p in (*self.forward, *self.backward)])
+
+    def _tables(self, timed: TimedPass) -> LowerTables:
+        return self.model.lower_tables(timed.work, timed.blocks)
 
     @cached_property
     def _lower_work(self) -> LowerTables:
@@ -193,9 +196,7 @@ class TimedChain:
         left = [(side, layer) for side, some in enumerate(open_) for layer, one in enumerate(some) if one]
         passes = [(self.forward, self.backward)[side][layer] for side, layer in left]
         if left:
-            least = lower_s(
-                self.model.factors, LowerTables.join([self.model.lower_tables(p.work) for p in passes]), rows
-            )
+            least = lower_s(self.model.factors, LowerTables.join([self._tables(p) for p in passes]), rows)
             for (side, layer), one, bound_s in zip(left, passes, least.T, strict=True):
                 each[side, :, layer] = np.maximum(one.least_s(rows), bound_s)
         return LayerTimes(*each)

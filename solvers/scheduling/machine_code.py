@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
@@ -44,6 +44,41 @@ class Background:
     def wait(self) -> None:
         """Until the build has ended, well or not."""
         self._build.exception()
+
+
+LOAD_AFTER_S, BUILD_AFTER_S = 0.2, 2.0
+"""Seconds spent in plain functions in a process from which on it is worth to load compiled ones, and to build them."""
+
+
+class OnceWorth:
+    """The functions of a module in one process: plain at first, machine code once that would have paid."""
+
+    def __init__(self, sample: Callable[[Names], object], part: ModuleType) -> None:
+        """Nothing is built before there is reason to; `sample` calls all functions for their types."""
+        self._sample, self._part = sample, part
+        self._spent_s = 0.0
+        self._built: Background | None = None
+
+    @cached_property
+    def _worth_s(self) -> float:
+        return LOAD_AFTER_S if is_kept(self._part) else BUILD_AFTER_S
+
+    @property
+    def is_worth(self) -> bool:
+        """Whether so much time was spent in plain functions."""
+        return self._spent_s >= self._worth_s
+
+    def spend(self, seconds: float) -> None:
+        """Count time that plain functions took."""
+        self._spent_s += seconds
+
+    @property
+    def names(self) -> Names:
+        """Compiled functions, built or loaded at the first call; plain ones where that does not go well."""
+        if self._built is None:
+            self._built = Background(self._sample, self._part)
+            self._built.wait()
+        return self._built.names
 
 
 def _build(sample: Callable[[Names], object], *parts: ModuleType) -> Names:

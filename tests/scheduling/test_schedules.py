@@ -37,6 +37,7 @@ def schedules(rule, graph, single, parallel, cores):
     """(makespans (A,), per architecture {operator: (start, core-parallel)}) of one list-scheduling rule."""
     log = []
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(upper_bounds, "FEW", 0)  # all together, however few
         patch.setattr(upper_bounds, "_Dispatch", type("Logged", (Recorder,), {"log": log}))
         makespans = rule(graph, single, parallel, cores)
     found = [{} for _ in makespans]

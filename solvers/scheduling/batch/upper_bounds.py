@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from time import monotonic
 
 import numpy as np
 from phaze.solvers.arrays import Flags, Floats, Integers
 from phaze.solvers.looks import Look, wanted
 
+from . import large_graphs
 from .alone import dispatched_s
 from .graph import BatchGraph
+from .large_graphs import MANY_OPERATORS
 from .lower_bounds import add_rows, sweep
 
 MOST_CORES = 8
 """Cores of one unit a list schedule uses beside each other: few layers are wider, and fewer cores stay
 valid."""
 
+FEW = 4
+"""Architectures up to which each is better scheduled alone: together every start looks at all operators."""
+
 Rule = Callable[["BatchGraph", Floats, Floats, Mapping[str, Integers], Look], Floats]
 """Makespan (A,) of one way to schedule, from single and core-parallel latencies (O, A) and cores (A,).
 
-It looks between two operators at whether it is still wanted.
+It looks between two operators, or two architectures, at whether it is still wanted.
 """
 
 
@@ -39,34 +45,55 @@ def dispatch(
     other.
     """
     priority = _priority(graph, np.minimum(single, parallel))
-    if single.shape[1] == 1:
-        return np.array([_alone_s(graph, single, parallel, cores, sharing, priority)])
-    state = _Dispatch(graph, single, parallel, cores, sharing)
-    makespan = np.zeros(single.shape[1])
-    for _ in range(graph.size):
-        look()
-        np.maximum(makespan, state.step(priority), out=makespan)
+    large, machine = graph.size >= MANY_OPERATORS, large_graphs.machine()
+    if large and machine.is_worth:
+        shares, free = np.broadcast_to(sharing > 0.0, single.shape), _free(graph, cores, MOST_CORES)
+        return large_graphs.list_schedules(graph, single, parallel, priority, shares, free, look)
+    began, few = monotonic(), single.shape[1] <= FEW
+    makespan = (_each_alone if few else _together)(graph, single, parallel, cores, sharing, priority, look)
+    if large:
+        machine.spend(monotonic() - began)
     return makespan
 
 
-def _alone_s(
+def _each_alone(
     graph: BatchGraph,
     single: Floats,
     parallel: Floats,
     cores: Mapping[str, Integers],
     sharing: Floats,
     priority: Floats,
-) -> float:
-    """The makespan of the only architecture."""
-    users = {unit: int(graph.users(unit).sum()) for unit in cores}
-    free = {
-        unit: _free_times(cores[unit], min(count, MOST_CORES))[:, 0].tolist()
-        for unit, count in users.items()
-        if count
-    }
-    shares = np.broadcast_to(sharing[:, 0] > 0.0, graph.size).tolist() if sharing.any() else None
-    one, every, least_slack = (values[:, 0].tolist() for values in (single, parallel, priority))
-    return dispatched_s(graph, one, every, free, shares, least_slack)
+    look: Look,
+) -> Floats:
+    """Makespans (A,), one architecture after the other."""
+    free = _free(graph, cores, MOST_CORES)
+    shares = np.broadcast_to(sharing > 0.0, single.shape)
+    makespan = np.empty(single.shape[1])
+    for at in range(len(makespan)):
+        look()
+        one, every, least_slack = (values[:, at].tolist() for values in (single, parallel, priority))
+        mine = shares[:, at].tolist() if shares[:, at].any() else None
+        idle = {unit: times[:, at].tolist() for unit, times in free.items()}
+        makespan[at] = dispatched_s(graph, one, every, idle, mine, least_slack)
+    return makespan
+
+
+def _together(
+    graph: BatchGraph,
+    single: Floats,
+    parallel: Floats,
+    cores: Mapping[str, Integers],
+    sharing: Floats,
+    priority: Floats,
+    look: Look,
+) -> Floats:
+    """The same, one start on every architecture after the other."""
+    state = _Dispatch(graph, single, parallel, cores, sharing)
+    makespan = np.zeros(single.shape[1])
+    for _ in range(graph.size):
+        look()
+        np.maximum(makespan, state.step(priority), out=makespan)
+    return makespan
 
 
 class _Dispatch:
@@ -91,9 +118,7 @@ class _Dispatch:
         self.cores_end = np.zeros(single.shape[1])
         self.serial = np.where(self.core[:, None] & np.isfinite(parallel), parallel, 0.0)
         self.users = {unit: graph.users(unit).astype(bool) for unit in cores if graph.users(unit).any()}
-        self.free = {
-            unit: _free_times(cores[unit], min(int(users.sum()), most)) for unit, users in self.users.items()
-        }
+        self.free = _free(graph, cores, most)
 
     def step_in_phases(self, priority: Floats, phase: Integers, whole: Flags) -> Floats:
         """Start one operator of the first phase not yet started, in its given mode; its end (A,)."""
@@ -141,10 +166,11 @@ class _Dispatch:
         return end
 
 
-def _free_times(count: Integers, most: int) -> Floats:
-    """(C, A) times at which each core is next free: 0, or inf where the architecture lacks it."""
-    width = min(int(count.max()), most)
-    return np.where(np.arange(width)[:, None] < count, 0.0, np.inf)
+def _free(graph: BatchGraph, cores: Mapping[str, Integers], most: int) -> dict[str, Floats]:
+    """(C, A) times at which each core of the units in use is next free: 0, or inf where the architecture lacks it."""
+    users = {unit: int(graph.users(unit).sum()) for unit in cores}
+    widths = {unit: min(int(cores[unit].max()), count, most) for unit, count in users.items() if count}
+    return {u: np.where(np.arange(width)[:, None] < cores[u], 0.0, np.inf) for u, width in widths.items()}
 
 
 def _priority(graph: BatchGraph, duration: Floats) -> Floats:

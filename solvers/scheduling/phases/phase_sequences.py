@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, cached_property
+from functools import cache
 from time import monotonic
 
 import numpy as np
 from phaze.solvers.arrays import Flags, Floats, Integers
 
-from ..machine_code import Background, Names, is_kept
+from ..machine_code import Names, OnceWorth
 from . import kernel_phases
 from .kernel_phases import NONE, Phases, Table
 
 MOST_OPERATORS = 62
 """Operators that a mask has bits for."""
 
-LOAD_AFTER_S, BUILD_AFTER_S, MANY_OPERATORS = 0.2, 2.0, 24
-"""Seconds spent in plain functions in this process from which on it is worth to load compiled ones, and to build them;
-operators of a graph from which on it is at once."""
+MANY_OPERATORS = 24
+"""Operators of a graph from which on machine code is worth it at once."""
 
 Answers = tuple[Floats, Integers, Flags]
 """Least times (A,), phases (A, O), and who is alone (A, O)."""
@@ -29,30 +28,19 @@ class Kernel:
 
     def __init__(self) -> None:
         """Nothing is built before there is reason to."""
-        self._spent_s = 0.0
-        self._built: Background | None = None
-
-    @cached_property
-    def _worth_s(self) -> float:
-        return LOAD_AFTER_S if is_kept(kernel_phases) else BUILD_AFTER_S
+        self._machine = OnceWorth(_sample, kernel_phases)
 
     def sequences(self, problem: Phases, table: Table, given: Sequence[Floats], found: Answers) -> None:
         """`kernel_phases.sequences`; as long as functions are plain, one after the other."""
         done, count = 0, len(found[0])
         while done < count:
-            fast = self._spent_s >= self._worth_s or len(problem.beside) >= MANY_OPERATORS
+            fast = self._machine.is_worth or len(problem.beside) >= MANY_OPERATORS
             part = slice(done, count if fast else done + 1)
             began = monotonic()
-            names = self._compiled() if fast else vars(kernel_phases)
+            names = self._machine.names if fast else vars(kernel_phases)
             names["sequences"](problem, table, *(one[part] for one in given), *(one[part] for one in found))
-            self._spent_s += monotonic() - began
+            self._machine.spend(monotonic() - began)
             done = part.stop
-
-    def _compiled(self) -> Names:
-        if self._built is None:
-            self._built = Background(_sample, kernel_phases)
-            self._built.wait()
-        return self._built.names
 
 
 @cache

@@ -6,15 +6,24 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from phaze.solvers.scheduling import Operator, ScheduleProblem, schedule
+from phaze.solvers.scheduling import Operator, ScheduleProblem, machine_code, schedule
 from phaze.solvers.scheduling.batch import alone as alone_module
+from phaze.solvers.scheduling.batch import kernel_lists, large_graphs, upper_bounds
 from phaze.solvers.scheduling.batch import solve as batch_module
 from phaze.solvers.scheduling.batch.phases import bounds_in_phases, phase_space
 from phaze.solvers.scheduling.batch.solve import BatchGraph, batch_bounds, batch_critical_path
-from phaze.solvers.scheduling.batch.upper_bounds import RULES
+from phaze.solvers.scheduling.batch.upper_bounds import FEW, RULES
+from phaze.solvers.scheduling.machine_code import OnceWorth, compiled
 from schedule_oracle import optimum
 
 KINDS = [("TC",), ("VC",), ("TC", "VC"), ("LINK",)]
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch):
+    """Nothing was spent on large graphs before: their list schedules are plain at first."""
+    kernel = OnceWorth(lambda names: None, kernel_lists)
+    monkeypatch.setattr(large_graphs, "machine", lambda: kernel)
 
 
 def random_batch(seed, operators, architectures):
@@ -94,16 +103,68 @@ def test_rows_do_not_depend_on_blocks(monkeypatch):
 @pytest.mark.parametrize("seed", range(12))
 def test_an_architecture_alone_has_the_bounds_that_it_has_among_others(seed):
     """Number by number, without the arrays: every list schedule and both bounds to the last bit."""
-    graph, single, parallel, cores = random_batch(seed, 9 + 5 * seed, 4)
+    graph, single, parallel, cores = random_batch(seed, 9 + 5 * seed, 12)
+    assert FEW < 12
     transposed = single.T.copy(), parallel.T.copy()
     together = [rule(graph, *transposed, cores) for rule in RULES]
     many = batch_bounds(graph, single, parallel, cores)
-    for row in range(4):
+    for row in range(0, 12, 3):
         own = {unit: count[[row]] for unit, count in cores.items()}
         alone = [rule(graph, *(times[:, [row]] for times in transposed), own) for rule in RULES]
         assert [one.tolist() for one in alone] == [[several[row]] for several in together]
         one = batch_bounds(graph, single[[row]], parallel[[row]], own)
         assert (one.lower_s[0], one.upper_s[0]) == (many.lower_s[row], many.upper_s[row])
+
+
+class Always(OnceWorth):
+    """Plain functions of a kernel, or machine code, from the first schedule on."""
+
+    is_worth = True
+
+    def __init__(self, names):
+        super().__init__(lambda names: None, kernel_lists)
+        self.given = names
+
+    @property
+    def names(self):
+        return self.given
+
+
+@pytest.mark.parametrize("machine_code", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_list_schedules_of_large_graphs_are_the_same_to_the_last_bit(seed, machine_code, monkeypatch):
+    graph, single, parallel, cores = random_batch(seed, large_graphs.MANY_OPERATORS + 20 * seed, 7)
+    cores["TC"][seed] = 0 if seed < 3 else 1  # nothing that needs one ever starts
+    times = single.T.copy(), parallel.T.copy()
+    plain = [rule(graph, *times, cores) for rule in RULES]
+    monkeypatch.setattr(large_graphs, "_AT_ONCE", 3 * graph.size)
+    kernel = Always(compiled(kernel_lists) if machine_code else vars(kernel_lists))
+    monkeypatch.setattr(large_graphs, "machine", lambda: kernel)
+    monkeypatch.delattr(upper_bounds, "_Dispatch")
+    for rule, makespans in zip(RULES, plain, strict=True):
+        np.testing.assert_array_equal(rule(graph, *times, cores), makespans)
+
+
+def test_machine_code_is_built_once_large_graphs_have_cost_as_much(monkeypatch):
+    kernel, built = large_graphs.machine(), []
+    monkeypatch.setattr(machine_code, "Background", lambda sample, part: built.append(part) or Plain())
+    graph, single, parallel, cores = random_batch(0, large_graphs.MANY_OPERATORS, 9)
+    times = single.T.copy(), parallel.T.copy()
+    first = RULES[0](graph, *times, cores)
+    assert not built and 0 < kernel._spent_s < machine_code.BUILD_AFTER_S
+    kernel.spend(machine_code.BUILD_AFTER_S)
+    for _ in range(2):
+        np.testing.assert_array_equal(RULES[0](graph, *times, cores), first)
+    assert built == [kernel_lists]
+
+
+class Plain:
+    """A build that is never done."""
+
+    names = vars(kernel_lists)
+
+    def wait(self):
+        """Nothing to wait for."""
 
 
 def test_a_schedule_of_one_architecture_looks_at_what_is_ready_alone(monkeypatch):
