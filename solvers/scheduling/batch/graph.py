@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from phaze.solvers.arrays import Floats
 
 from ..precedence import topological_order
+
+
+class SumStep(NamedTuple):
+    """An operator whose sum over others is that of one of them, this one, and the rest."""
+
+    operator: int
+    like: int
+    rest: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -82,6 +91,22 @@ class BatchGraph:
     def above(self) -> tuple[list[int], ...]:
         """Everything that precedes each operator, directly or not."""
         return tuple(np.flatnonzero(row).tolist() for row in self.reach.T)
+
+    @cached_property
+    def sums_above(self) -> tuple[SumStep, ...]:
+        """What precedes each operator that something does, in topological order.
+
+        As all that precedes its predecessor of most, this one itself, and the rest, which is little in long graphs.
+        """
+        above = self.reach.T
+        counts, found = above.sum(axis=1).tolist(), list[SumStep]()
+        for i in self.order:
+            if nearest := self.reverse.successors[i]:
+                most = max(nearest, key=lambda j: (counts[j], -j))
+                rest = above[i] & ~above[most]
+                rest[most] = False
+                found.append(SumStep(i, most, tuple(np.flatnonzero(rest).tolist())))
+        return tuple(found)
 
     @cached_property
     def core(self) -> NDArray[np.bool_]:

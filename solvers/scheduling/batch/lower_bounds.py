@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from phaze.solvers.arrays import Floats, Integers
 
 from .alone import longest_paths, one_path
-from .graph import BatchGraph
+from .graph import BatchGraph, SumStep
 
 ROUNDS = 2
 """Rounds of forcing; further ones were seen to change almost nothing."""
@@ -95,8 +95,8 @@ def _round(
         if blocking:
             heaviest = np.where(total >= best, alone, heaviest)
         np.maximum(best, total, out=best)
-        np.maximum(heads, _summed(work, graph.reach.T, graph.above), out=heads)
-        np.maximum(tails, _summed(work, graph.reach, graph.below), out=tails)
+        np.maximum(heads, _summed(work, graph.sums_above), out=heads)
+        np.maximum(tails, _summed(work, graph.reverse.sums_above), out=tails)
     heads = sweep(graph, shortest, forward=True, least=heads)
     tails = sweep(graph, shortest, forward=False, least=tails)
     around = heads + tails
@@ -116,11 +116,23 @@ def _round(
     return best, bool(struck.any())
 
 
-def _summed(work: Floats, chosen: NDArray[np.bool_], rows: Sequence[Sequence[int]]) -> Floats:
-    """Sums (O, A) of the work of other operators, each time of some `rows` (O), those `chosen` (O, O)."""
-    if work.shape[1] == 1:  # what is not chosen adds nothing
-        return np.add.accumulate(np.where(chosen, work[:, 0], 0.0), axis=1)[:, -1:]
-    return np.array([add_rows(work[some]) for some in rows])
+def _summed(work: Floats, steps: Sequence[SumStep]) -> Floats:
+    """Sums (O, A) of the work of all that precedes each operator, always in the same order."""
+    if work.shape[1] == 1:
+        mine = work[:, 0].tolist()
+        sums = [0.0] * len(mine)
+        for i, like, rest in steps:
+            total = sums[like] + mine[like]
+            for j in rest:
+                total += mine[j]
+            sums[i] = total
+        return np.array(sums)[:, None]
+    found = np.zeros_like(work)
+    for i, like, rest in steps:
+        total = np.add(found[like], work[like], out=found[i])
+        for j in rest:
+            total += work[j]
+    return found
 
 
 def _one_path(graph: BatchGraph, shortest: Floats) -> NDArray[np.bool_]:
