@@ -113,11 +113,15 @@ def _width(operators: Sequence[int], ancestors: Mapping[int, int]) -> int:
 
 @dataclass(frozen=True)
 class SerialBlocks:
-    """Operators of a pass in blocks that run one after the other, with what comes before each of them in its block."""
+    """Operators of a pass in blocks that run one after the other, with what comes before each of them in its block.
+
+    `followed`: those that something comes after in their block.
+    """
 
     works: tuple[Work, ...]
     blocks: tuple[tuple[int, ...], ...]
     before: tuple[tuple[int, ...], ...]
+    followed: frozenset[int]
     crowds: tuple[Crowds, ...]
 
     @classmethod
@@ -129,7 +133,8 @@ class SerialBlocks:
             if block_of[first] == block_of[second]:
                 before[second].append(first)
         crowds = tuple(Crowds.of(pass_.works, before, block) for block in blocks)
-        return cls(tuple(pass_.works), blocks, tuple(map(tuple, before)), crowds)
+        followed = frozenset(first for some in before for first in some)
+        return cls(tuple(pass_.works), blocks, tuple(map(tuple, before)), followed, crowds)
 
     def least_s(self, single_s: Floats, parallel_s: Floats, tensor_cores: Rows, vector_cores: Rows) -> Floats:
         """At most the makespan of any schedule, (A,), for latencies (A, O) in both modes.
@@ -174,10 +179,12 @@ class SerialBlocks:
     def path_s(self, block: tuple[int, ...], least: Sequence[Floats]) -> Floats:
         """Longest path of a block, (n,), for seconds (n,) of every operator."""
         done: dict[int, Floats] = {}
+        longest = np.zeros_like(least[block[0]])
         for o in block:
-            ready = [done[first] for first in self.before[o]]
-            done[o] = (
-                least[o] + (ready[0] if len(ready) == 1 else np.maximum.reduce(ready)) if ready else least[o]
-            )
-        longest: Floats = np.maximum.reduce(list(done.values()))
+            start: Floats | None = None
+            for first in self.before[o]:
+                start = done[first] if start is None else np.maximum(start, done[first])
+            done[o] = end = least[o] if start is None else start + least[o]
+            if o not in self.followed:
+                np.maximum(longest, end, out=longest)
         return longest

@@ -103,8 +103,10 @@ class TimedChain:
 
     @cached_property
     def operators(self) -> int:
-        """Operators of all different layers, forward and backward."""
-        return sum(len(p.works) for one in self.chain.layers for p in (one.forward, one.backward or _EMPTY))
+        """Different operators of all different layers, forward and backward."""
+        if self.base is not None:
+            return self.base.operators
+        return sum(len(p.costs.tables.kinds.first) for p in (*self.forward, *self.backward))
 
     @cached_property
     def _lower(self) -> LowerTables:
