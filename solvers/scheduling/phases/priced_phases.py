@@ -282,8 +282,9 @@ def on_simplex(prices: Floats) -> Floats:
     prices = np.maximum(prices, 0.0)
     if prices.sum() <= 1.0:
         return prices
-    falling = np.sort(prices)[::-1]
+    below = prices - prices.max()  # beside prices of any size 1 is not lost
+    falling = np.sort(below)[::-1]
     over = (np.cumsum(falling) - 1.0) / np.arange(1, len(falling) + 1)
     above = float(over[np.flatnonzero(falling > over)[-1]])
-    kept: Floats = np.where(prices > above, prices - above, 0.0)
+    kept: Floats = np.where(below > above, below - above, 0.0)
     return kept

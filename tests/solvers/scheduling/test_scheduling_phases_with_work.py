@@ -14,7 +14,7 @@ from phaze.solvers.scheduling.mode_relaxation import weightings
 from phaze.solvers.scheduling.phases import phases_with_work
 from phaze.solvers.scheduling.phases.phase_sequences import sequences
 from phaze.solvers.scheduling.phases.phases_with_work import PhaseSearch, arrays_of, priced
-from phaze.solvers.scheduling.phases.priced_phases import PricedPhases
+from phaze.solvers.scheduling.phases.priced_phases import PricedPhases, on_simplex
 from phaze.solvers.scheduling.schedule_bounds import lower_bounds
 from phaze.solvers.scheduling.schedule_plan import SearchLimits
 from schedule_oracle import moldable_problems, optimum, problems
@@ -111,6 +111,18 @@ def test_never_above_the_optimum_of_wider_graphs_at_prices(seed):
     graph, single, parallel, cores = random_batch(seed, 8 + seed % 2, 1)
     cores = {unit: np.minimum(count, 2) for unit, count in cores.items()}
     enclosed_at_prices(one_problem(graph, single, parallel, cores, 0))
+
+
+@pytest.mark.parametrize("size", [0.1, 1.0, 1e3, 1e16, 1e300])
+def test_prices_of_any_size_have_a_nearest_one_that_may_be(size):
+    """No move towards another allowed price comes nearer; 1 is not lost beside large ones."""
+    rng = np.random.default_rng(3)
+    for prices in size * rng.normal(size=(20, 6)):
+        found = on_simplex(prices)
+        assert (found >= 0.0).all() and found.sum() <= 1.0 + 1e-12
+        away = (prices - found) / max(size, 1.0)
+        corners = [*np.eye(6), np.zeros(6)]
+        assert max(float(away @ (corner - found)) for corner in corners) <= 1e-12
 
 
 def enclosed_at_prices(problem):
