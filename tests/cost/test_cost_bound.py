@@ -6,6 +6,7 @@ import heapq
 import itertools
 import random
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from time import sleep
 
 import numpy as np
@@ -14,6 +15,7 @@ from cost_cases import NETWORK, chips, grid, product, reduction, tensor, transfo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from phaze.cost import latency_bound, operator_tables
 from phaze.cost.cost_model import CostModel
 from phaze.cost.latency_bound import (
     LowerTables,
@@ -23,6 +25,7 @@ from phaze.cost.latency_bound import (
     memory_lower_s,
     tensor_lower_s,
 )
+from phaze.cost.operator_kinds import Kinds
 from phaze.cost.serial_blocks import SerialBlocks, serial_blocks
 from phaze.workload.work import Pass, Traffic, Unit, Work
 
@@ -299,3 +302,55 @@ def test_many_clocks_keep_the_bound_below_and_close():
     for row in (0, 57, 199):
         alone = CostModel(chips(clock_hz=clocks[row]), NETWORK).costs(layer).lower_s(np.array([0]))[0]
         assert 0.93 * alone <= bound[row] <= alone * (1 + 1e-12)
+
+
+def loop(step, times):
+    """A pass so many times in a row: every step waits for what ends the one before; names tell steps apart."""
+    works, edges, count = [], [], len(step.works)
+    ends = set(range(count)) - {first for first, _ in step.edges}
+    begins = set(range(count)) - {second for _, second in step.edges}
+    for number in range(times):
+        works += [replace(work, name=f"{work.name}.{number}") for work in step.works]
+        edges += [(first + number * count, second + number * count) for first, second in step.edges]
+        if number:
+            edges += [(o + (number - 1) * count, p + number * count) for o in ends for p in begins]
+    return Pass(tuple(works), tuple(edges))
+
+
+class OfItsOwn(Kinds):
+    """Every operator a kind of its own."""
+
+    @classmethod
+    def among(cls, works):
+        return cls(np.arange(len(works)), np.arange(len(works)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 4))
+def test_operators_of_a_kind_cost_what_they_cost_alone(seed, times):
+    """Tables to the last bit, bounds but for the order of sums; blocks alike are summed once, times their number."""
+    pass_, rows = loop(random_pass(seed), times), np.arange(len(TABLE))
+    costs = CostModel(TABLE, NETWORK).costs(pass_)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(operator_tables, "Kinds", OfItsOwn)
+        alone = CostModel(TABLE, NETWORK).costs(pass_)
+    for name in ("single_s", "parallel_s", "hbm_s", "buffer_s"):
+        found, wanted = (getattr(one.latencies(rows), name) for one in (costs, alone))
+        np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_allclose(costs.lower_s(rows), alone.lower_s(rows), rtol=1e-13)
+    memory_s = [memory_lower_s(one.factors, one.lower_tables(), rows) for one in (costs, alone)]
+    np.testing.assert_allclose(*memory_s, rtol=1e-13)
+
+
+@pytest.mark.parametrize("times", [2, 7, 40])
+def test_steps_of_a_loop_are_bounded_once_however_many(times, monkeypatch):
+    asked = []
+    whole = latency_bound._block_s
+    monkeypatch.setattr(latency_bound, "_block_s", lambda *some: asked.append(some[1]) or whole(*some))
+    costs = CostModel(TABLE, NETWORK).costs(loop(transformer_layer(), times))
+    costs.lower_s(np.arange(len(TABLE)))
+    once = len(asked)
+    asked.clear()
+    CostModel(TABLE, NETWORK).costs(transformer_layer()).lower_s(np.arange(len(TABLE)))
+    assert once == len(asked) > 0
+    assert len(costs.tables.kinds.first) == len({replace(w, name="") for w in transformer_layer().works})

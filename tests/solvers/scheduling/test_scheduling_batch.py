@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from phaze.solvers.scheduling import Operator, ScheduleProblem, machine_code, schedule
 from phaze.solvers.scheduling.batch import alone as alone_module
-from phaze.solvers.scheduling.batch import kernel_lists, large_graphs, upper_bounds
+from phaze.solvers.scheduling.batch import kernel_lists, large_graphs, lower_bounds, upper_bounds
 from phaze.solvers.scheduling.batch import solve as batch_module
 from phaze.solvers.scheduling.batch.phases import bounds_in_phases, phase_space
 from phaze.solvers.scheduling.batch.solve import BatchGraph, batch_bounds, batch_critical_path
@@ -165,6 +165,27 @@ class Plain:
 
     def wait(self):
         """Nothing to wait for."""
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sums_over_all_that_precedes_an_operator(seed):
+    """Forward and backward, of one architecture and of several, to the last bit the same."""
+    graph, single, *_ = random_batch(seed, 4 + 9 * seed, 3)
+    work = single.T.copy()
+    for steps, reach in ((graph.sums_above, graph.reach.T), (graph.reverse.sums_above, graph.reach)):
+        found = lower_bounds._summed(work, steps)
+        np.testing.assert_allclose(found, reach @ work, rtol=1e-13)
+        for row in range(3):
+            np.testing.assert_array_equal(lower_bounds._summed(work[:, [row]], steps)[:, 0], found[:, row])
+
+
+def test_sums_along_a_chain_with_branches_take_a_step_for_each_operator():
+    """Work grows with operators, not with their square: a chain of which every link has something beside it."""
+    size = 300
+    edges = [(i, i + 2) for i in range(0, size - 2, 2)] + [(i, i + 1) for i in range(0, size, 2)]
+    graph = BatchGraph((("VC",),) * size, tuple(edges))
+    assert sum(1 + len(step.rest) for step in graph.sums_above) == size - 1
+    assert graph.reach.sum() > size**2 / 8
 
 
 def test_a_schedule_of_one_architecture_looks_at_what_is_ready_alone(monkeypatch):
