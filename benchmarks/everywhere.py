@@ -23,6 +23,7 @@ POWERS = ("300W", "700W")
 _RISK = ((16_384, "300W"), (8, "300W"), (1024, "300W"), (16_384, "700W"), (8, "700W"), (1024, "700W"))
 LATE = 1.1  # of the limit: what telling an answer may take, the start of the process aside
 START_S = 3.0
+_WIDE = 0.5  # gap
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,9 @@ def _status(name: str, asked: Sequence[str], limit_s: float) -> Row:
 
 def _text(rows: Sequence[Row], limit_s: float) -> str:
     late = [row for row in rows if not _in_time(row, limit_s)]
+    without = [row for row in rows if row.get("infeasible")]
+    gaps = [row["gap"] for row in rows if "failed" not in row]
+    open_ = [gap for gap in gaps if gap > 0]
     columns = [(devices, power) for devices in DEVICES for power in POWERS]
     cells = {(row["workload"], row["devices"], row["power"]): _cell(row, limit_s) for row in rows}
     names = sorted({row["workload"] for row in rows})
@@ -104,7 +108,9 @@ each, without a cache: seconds by the clock of an idle machine until the answer 
 the best is not proven; *no* where nothing fits, with the seconds until that is said; **late** where the clock showed
 more than a tenth beyond the limit (and {START_S:g} s to start and end), or what was said where it ended otherwise.
 {len(rows) - len(late)} of the {len(rows)} questions that were asked are in time, of
-{len(builtin_workloads()) * len(columns)} that there are; an empty cell was not asked.
+{len(builtin_workloads()) * len(columns)} that there are; an empty cell was not asked. The best is proven in
+{len(gaps) - len(open_)}, nothing fits in {len(without)}, and {len(open_)} end with a gap, of which
+{sum(gap > _WIDE for gap in open_)} are above {percent(_WIDE)}.
 
 {table(head, lines)}
 

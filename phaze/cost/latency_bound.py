@@ -295,9 +295,12 @@ def lower_tables(serial: SerialBlocks, factors: Factors, t: OperatorTables, simt
     blocks, vector_blocks, lone = _sort_blocks(serial)
     levels, memories = factors.level_cycle_s, len(factors.memory.hbm_bytes_per_s)
     rest = t.launch_s[some], off_chip[:, some], t.products[some]
-    cycles = [[of[:, some] for of in both] for both in (on_chip, lanes)]
-    tensor_side = _Side(factors.tensor.cores, *cycles[0], vector_least.min(axis=0)[some], *rest)
-    vector_side = _Side(factors.vector.cores, *cycles[1], tensor_least.min(axis=0)[some], *rest)
+
+    def side(cores: Floats, cycles: tuple[Floats, Floats], other: Floats) -> _Side:
+        return _Side(cores, cycles[0][:, some], cycles[1][:, some], other.min(axis=0)[some], *rest)
+
+    tensor_side = side(factors.tensor.cores, on_chip, vector_least)
+    vector_side = side(factors.vector.cores, lanes, tensor_least)
 
     def sum_blocks(numbers: Sequence[int], shown: _Shown, units: tuple[Unit, ...]) -> Floats:
         """Sum of the bounds of some blocks, (n,): those alike are bounded once."""

@@ -65,7 +65,8 @@ class Crowd:
         """The same for seconds (K, n) of the kinds of operators."""
         side = np.minimum(cores, self.width)
         mine, times = np.unique(kinds.of_operator[list(self.operators)], return_counts=True)
-        total: Floats = times @ np.minimum(single[mine] / side, parallel[mine])
+        # Row by row: a product of matrices would add in an order that depends on n.
+        total: Floats = (times[:, None] * np.minimum(single[mine] / side, parallel[mine])).sum(axis=0)
         return total
 
 
@@ -176,7 +177,7 @@ class SerialBlocks:
             found[first.setdefault(shape, number)] += 1
         return dict(found)
 
-    def path_s(self, block: tuple[int, ...], least: Sequence[Floats]) -> Floats:
+    def path_s(self, block: tuple[int, ...], least: Sequence[Floats] | Floats) -> Floats:
         """Longest path of a block, (n,), for seconds (n,) of every operator."""
         done: dict[int, Floats] = {}
         longest = np.zeros_like(least[block[0]])

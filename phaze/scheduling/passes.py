@@ -183,6 +183,10 @@ class TimedPass:
         lower = np.maximum(np.maximum(bounds.lower_s, length), floor)
         upper = lower.copy()
         left = np.flatnonzero(np.isnan(length))
+        lower[left] = np.maximum(bounds.lower_s, floor)[left]
+        upper[left] = np.maximum(lower, bounds.upper_s)[left]
+        if not self.solved.may_tell(limits):
+            return TimeBounds(lower, upper)
         problems = [
             schedule_problem(
                 self.work, latencies, i, {unit: int(count[i]) for unit, count in capacity.items()}

@@ -57,6 +57,10 @@ class SolvedSchedules:
             return work_out()
         return self.memo.array(digest("bounds", self._digest, asked), shape, work_out)
 
+    def may_tell(self, limits: SolveLimits) -> bool:
+        """Whether `solve` may tell anything within the limits: problems of many operators take long to write down."""
+        return bool(self._known) or not limits.over
+
     def solve(
         self, problems: Sequence[ScheduleProblem], latencies: OperatorLatencies, limits: SolveLimits
     ) -> list[Makespan]:

@@ -39,15 +39,17 @@ def list_schedules(
     """Makespans (A,) of `upper_bounds.dispatch`; `free` (C, A): times at which cores of each unit are free."""
     operators, count = operators_of(graph, tuple(free)), single.shape[1]
     idle = np.full((count, len(free), max(map(len, free.values()), default=0)), np.inf)
-    for number, times in enumerate(free.values()):
-        idle[:, number, : len(times)] = times.T
-    times = Times(*(np.ascontiguousarray(one.T) for one in (single, parallel, priority, shares)))
+    for number, since in enumerate(free.values()):
+        idle[:, number, : len(since)] = since.T
+    modes = np.ascontiguousarray(single.T), np.ascontiguousarray(parallel.T)
+    times = Times(*modes, np.ascontiguousarray(priority.T), np.ascontiguousarray(shares.T))
     makespan, names = np.zeros(count), machine().names
     most = max(_AT_ONCE // graph.size, 1)
     for begin in range(0, count, most):
         look()
         part = slice(begin, begin + most)
-        names["list_schedules"](operators, Times(*(one[part] for one in times)), idle[part], makespan[part])
+        some = Times(times.single[part], times.parallel[part], times.priority[part], times.shares[part])
+        names["list_schedules"](operators, some, idle[part], makespan[part])
     return makespan
 
 
