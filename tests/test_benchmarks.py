@@ -379,6 +379,7 @@ def test_planning_tells_models_by_the_longest_question():
 
 def test_the_clock_of_an_idle_machine_counts_what_a_child_does_beside_it_once(monkeypatch):
     clock, child_s, own_s = idle_clock.IdleClock(), {7: 2.0}, [0.0]
+    clock.at_start_s = 0.0  # whatever this process took before, sums are exact
     monkeypatch.setattr(idle_clock, "active_children", lambda: [1])
     monkeypatch.setattr(idle_clock, "_is_there", lambda connection, timeout: True)
     monkeypatch.setattr(clock, "_children_s", lambda: dict(child_s))
