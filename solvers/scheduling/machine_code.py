@@ -38,8 +38,12 @@ class Background:
     @property
     def names(self) -> Names:
         """Compiled, if that is done and went well (such as where numba is installed)."""
-        done = self._build.done() and self._build.exception() is None
-        return self._build.result() if done else self._plain
+        return self._build.result() if self.is_there else self._plain
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the build is done and went well."""
+        return self._build.done() and self._build.exception() is None
 
     def wait(self) -> None:
         """Until the build has ended, well or not."""
@@ -75,10 +79,18 @@ class OnceWorth:
     @property
     def names(self) -> Names:
         """Compiled functions, built or loaded at the first call; plain ones where that does not go well."""
+        return self._build().names
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether machine code is worth it, and there is some: where there is none, loops over arrays are slow."""
+        return self.is_worth and self._build().is_there
+
+    def _build(self) -> Background:
         if self._built is None:
             self._built = Background(self._sample, self._part)
             self._built.wait()
-        return self._built.names
+        return self._built
 
 
 def _build(sample: Callable[[Names], object], *parts: ModuleType) -> Names:

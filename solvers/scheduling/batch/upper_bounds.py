@@ -46,7 +46,7 @@ def dispatch(
     """
     priority = _priority(graph, np.minimum(single, parallel))
     large, machine = graph.size >= MANY_OPERATORS, large_graphs.machine()
-    if large and machine.is_worth:
+    if large and machine.is_fast:
         shares, free = np.broadcast_to(sharing > 0.0, single.shape), _free(graph, cores, MOST_CORES)
         return large_graphs.list_schedules(graph, single, parallel, priority, shares, free, look)
     began, few = monotonic(), single.shape[1] <= FEW

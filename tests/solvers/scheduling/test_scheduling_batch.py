@@ -119,7 +119,7 @@ def test_an_architecture_alone_has_the_bounds_that_it_has_among_others(seed):
 class Always(OnceWorth):
     """Plain functions of a kernel, or machine code, from the first schedule on."""
 
-    is_worth = True
+    is_fast = True
 
     def __init__(self, names):
         super().__init__(lambda names: None, kernel_lists)
@@ -158,10 +158,21 @@ def test_machine_code_is_built_once_large_graphs_have_cost_as_much(monkeypatch):
     assert built == [kernel_lists]
 
 
-class Plain:
-    """A build that is never done."""
+def test_without_machine_code_large_graphs_are_scheduled_as_before(monkeypatch):
+    """The loops of the kernel are slow in plain Python."""
+    monkeypatch.setattr(machine_code, "_build", lambda sample, *parts: 1 / 0)
+    kernel = large_graphs.machine()
+    kernel.spend(machine_code.BUILD_AFTER_S)
+    assert kernel.is_worth and not kernel.is_fast
+    monkeypatch.delattr(kernel_lists, "list_schedules")
+    graph, single, parallel, cores = random_batch(0, large_graphs.MANY_OPERATORS, 9)
+    assert (RULES[0](graph, single.T.copy(), parallel.T.copy(), cores) > 0).all()
 
-    names = vars(kernel_lists)
+
+class Plain:
+    """A build that gives plain functions."""
+
+    names, is_there = vars(kernel_lists), True
 
     def wait(self):
         """Nothing to wait for."""
