@@ -49,8 +49,14 @@ def dispatch(
     if large and machine.is_fast:
         shares, free = np.broadcast_to(sharing > 0.0, single.shape), _free(graph, cores, MOST_CORES)
         return large_graphs.list_schedules(graph, single, parallel, priority, shares, free, look)
-    began, few = monotonic(), single.shape[1] <= FEW
-    makespan = (_each_alone if few else _together)(graph, single, parallel, cores, sharing, priority, look)
+    began = monotonic()
+    if single.shape[1] <= FEW:
+        makespan = _each_alone(graph, single, parallel, cores, sharing, priority, look)
+    else:
+        state, makespan = _Dispatch(graph, single, parallel, cores, sharing), np.zeros(single.shape[1])
+        for _ in range(graph.size):
+            look()
+            np.maximum(makespan, state.step(priority), out=makespan)
     if large:
         machine.spend(monotonic() - began)
     return makespan
@@ -65,7 +71,7 @@ def _each_alone(
     priority: Floats,
     look: Look,
 ) -> Floats:
-    """Makespans (A,), one architecture after the other."""
+    """The same makespans (A,), one architecture after the other."""
     free = _free(graph, cores, MOST_CORES)
     shares = np.broadcast_to(sharing > 0.0, single.shape)
     makespan = np.empty(single.shape[1])
@@ -75,24 +81,6 @@ def _each_alone(
         mine = shares[:, at].tolist() if shares[:, at].any() else None
         idle = {unit: times[:, at].tolist() for unit, times in free.items()}
         makespan[at] = dispatched_s(graph, one, every, idle, mine, least_slack)
-    return makespan
-
-
-def _together(
-    graph: BatchGraph,
-    single: Floats,
-    parallel: Floats,
-    cores: Mapping[str, Integers],
-    sharing: Floats,
-    priority: Floats,
-    look: Look,
-) -> Floats:
-    """The same, one start on every architecture after the other."""
-    state = _Dispatch(graph, single, parallel, cores, sharing)
-    makespan = np.zeros(single.shape[1])
-    for _ in range(graph.size):
-        look()
-        np.maximum(makespan, state.step(priority), out=makespan)
     return makespan
 
 
